@@ -147,6 +147,9 @@ class Proposal:
     changes_nothing: bool = False  # it is what is there already
 
 
+# What a state rests on beside attempts: what is the same object as long as it has not changed, and what is compared.
+_SAME = ("plan", "calls", "goal", "revisions", "run", "proposal", "held")
+_EQUAL = ("replan", "asking", "answerable", "cleanable", "whole")
 Trail = tuple["Trail", str] | tuple[()]  # the steps touched one after the other; the latest is outermost
 
 
@@ -190,21 +193,11 @@ class Facts:
 
     def touched_since(self, then: "Facts") -> frozenset[str] | None:
         """Return the steps whose attempts are not what they were; None if more than attempts has changed."""
-        if not (
-            self.plan is then.plan
-            and self.calls is then.calls
-            and self.goal is then.goal
-            and self.revisions is then.revisions
-            and self.run is then.run
-            and (self.outcome is None) == (then.outcome is None)
-            and self.replan == then.replan
-            and self.asking == then.asking
-            and self.answerable == then.answerable
-            and self.cleanable == then.cleanable
-            and self.proposal is then.proposal
-            and self.held is then.held
-            and self.whole == then.whole
-        ):
+        if any(getattr(self, name) is not getattr(then, name) for name in _SAME):
+            return None
+        if any(getattr(self, name) != getattr(then, name) for name in _EQUAL):
+            return None
+        if (self.outcome is None) != (then.outcome is None):
             return None
         if self.origin is then.origin and (touched := _walk_back(self.trail, then.trail)) is not None:
             return touched

@@ -41,7 +41,7 @@ from agentfs.models.budget import Budget
 from agentfs.places.relay import Places
 from agentfs.planner import Planner
 from agentfs.storage.clock import Clock
-from agentfs.storage.files import Signature, StepsFolder, listing, read_lines
+from agentfs.storage.files import Signature, StepsFolder, listing, read_lines, signature
 from agentfs.storage.locks import keep
 from agentfs.storage.plan_files import DisplacedFile, look_after
 from agentfs.storage.system import Starter
@@ -195,11 +195,10 @@ class Driver:
 
     def decide(self, *, draining: bool) -> list[Action]:
         """Return what to do next, given what is under way; draining, or after trouble, nothing new is started."""
-        jobs = {key: job.stop.is_set() for key, job in self.jobs.items()}
         elsewhere = {key: job.place for key, job in self.jobs.items() if job.place}
         asking = self.reader.is_coming(self.folder / paths.REPLAN)
         rooms = {name: max(0, one.place.slots - one.busy) for name, one in self.world.places.opened.items()}
-        underway = Underway(jobs, draining or self.trouble is not None, elsewhere, rooms, asking=asking)
+        underway = Underway(self._stopping(), draining or self.trouble is not None, elsewhere, rooms, asking=asking)
         self.actions = decide(self.state, self.places, self.now(), underway)
         return self.actions
 
@@ -243,8 +242,11 @@ class Driver:
 
     def awaits_reports(self) -> bool:
         """Whether all that was decided is to wait, or is under way now: nothing else follows before a report."""
-        jobs = {key: job.stop.is_set() for key, job in self.jobs.items()}
-        return all(isinstance(action, Wait) or is_underway(action, self.facts, jobs) for action in self.actions)
+        return all(isinstance(one, Wait) or is_underway(one, self.facts, self._stopping()) for one in self.actions)
+
+    def _stopping(self) -> dict[JobKey, bool]:
+        """Return each job, and whether it was asked to stop."""
+        return {key: job.stop.is_set() for key, job in self.jobs.items()}
 
     def rest(self) -> Wait | None:
         """Return why nothing more will happen by itself; None while something may, or is being written."""
@@ -370,19 +372,10 @@ def glance(run: Path, before: Glance | None = None, beside: Sequence[str] = ()) 
     folders = (_change(f"{top}/{paths.STEPS}"), _change(f"{top}/{paths.PLANNING}"))
     replies = before.replies if before and before.folders == folders else _replies(top)
     return Glance(
-        tuple(map(_trace, (*(f"{top}/{name}" for name in _EDITED), *beside))),
+        tuple(signature(path, regular=False) for path in (*(f"{top}/{name}" for name in _EDITED), *beside)),
         folders,
-        {path: _trace(path) for path in replies},
+        {path: signature(path, regular=False) for path in replies},
     )
-
-
-def _trace(path: str) -> Signature | None:
-    """Return what changes when something else has that name, be it a file or not; None: nothing has it."""
-    try:
-        found = os.lstat(path)
-    except OSError:
-        return None
-    return (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
 def _change(folder: str) -> int:

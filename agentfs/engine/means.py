@@ -33,7 +33,7 @@ from agentfs.core.tool_spec import Catalogue, ToolSpec
 from agentfs.errors import AgentfsError, UserError
 from agentfs.planner.without_model import answers, cleanups
 from agentfs.storage.clock import Clock, format_moment, later
-from agentfs.storage.files import read_whole
+from agentfs.storage.files import read_whole, signature
 from agentfs.storage.safe_open import names_in
 from agentfs.storage.timing import TIMING
 from agentfs.storage.workspace import Workspace, all_folders, load_settings
@@ -284,8 +284,8 @@ class DayLimit:
         if (now := time.monotonic()) < self._setting_due:
             return self._setting[1]
         self._setting_due = now + TIMING.day_setting
-        version = _version(self._workspace.settings)
-        if version != self._setting[0] or self._setting[0] is None:
+        version = signature(self._workspace.settings)
+        if version != self._setting[0] or version is None:
             with suppress(AgentfsError):
                 settings = load_settings(self._workspace.settings, self._environment)
                 self._setting = version, settings.limits.day_usd
@@ -342,14 +342,6 @@ class DayLimit:
             return cost if cost > 0 and _ended_at(record, path) >= self._midnight else 0.0
         except (OSError, ValueError, TypeError, AttributeError, RecursionError, OverflowError):
             return 0.0
-
-
-def _version(path: Path) -> tuple[int, ...] | None:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _is_result(name: str) -> bool:

@@ -19,6 +19,7 @@ from agentfs.core.config import ExecutorSettings, PlannerSettings, Settings
 from agentfs.core.facts import Attempt, Claim, Facts, Nothing, PlannerCall, Report
 from agentfs.core.hashing import sha256_bytes
 from agentfs.core.mask import Mask
+from agentfs.core.mcp import CONFIG as MCP_CONFIG
 from agentfs.core.records import Answer, Failure, Run, Sandbox, Usage
 from agentfs.engine import children
 from agentfs.engine.driver import CUT, Driver, Job, Models, World
@@ -85,7 +86,8 @@ def open_world(
         protected = (trust_file(environment).parent, *_files_run(settings, root))
         box = stack.enter_context(opened_tools(root, confined, settings, protected=protected))
         agents, starter = configure_agents(settings.agents), Starter(say)
-        mask = mask_for(settings, environment, box.tools).hiding(secrets_in(agents.values()) | written_secrets(root))
+        of_servers = written_secrets(root) if os.path.lexists(root / MCP_CONFIG) else {}
+        mask = mask_for(settings, environment, box.tools).hiding(secrets_in(agents.values()) | of_servers)
         elsewhere = settings.places or settings.executor.place
         places = stack.enter_context(opened_places(settings, starting, starter)) if elsewhere else Places()
         on_wait = Notifier(settings.on_wait, root, starting, say, mask, clock) if settings.on_wait else None
@@ -155,7 +157,8 @@ def committing(workspace: Workspace, settings: Settings, say: Say) -> Iterator[t
 def _files_run(settings: Settings, root: Path) -> tuple[Path, ...]:
     """Return the files that the settings have agentfs run, unconfined or with a variable: no step may change them."""
     models = (one.command or () for one in (settings.planner, settings.executor) if one.kind == "command")
-    at_root = (settings.on_wait or (), settings.on_end or (), *server_commands(root, settings))
+    servers = server_commands(root, settings) if settings.mcp.servers else ()
+    at_root = (settings.on_wait or (), settings.on_end or (), *servers)
     found = [
         *(path for one in at_root for path in named_files(one, str(root))),
         *(path for one in models for path in named_files(one, os.getcwd())),

@@ -58,13 +58,13 @@ def listing(folder: Path | str) -> list[str]:
         return []
 
 
-def signature(path: Path | str) -> Signature | None:
-    """Return what changes when a file changes; None if it is no regular file."""
+def signature(path: Path | str, *, regular: bool = True) -> Signature | None:
+    """Return what changes when a file changes, or another takes its name; None if there is no such file."""
     try:
         found = os.lstat(path)
     except OSError:
         return None
-    if not stat.S_ISREG(found.st_mode):
+    if regular and not stat.S_ISREG(found.st_mode):
         return None
     return (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
