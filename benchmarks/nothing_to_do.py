@@ -44,7 +44,7 @@ def decided(root: Path, folder: Path) -> float:
     from agentfs.core.decide import decide
     from agentfs.core.run_state import Means, derive
     from agentfs.engine.means import reader_for
-    from agentfs.storage.settings import load_settings
+    from agentfs.storage.workspace import load_settings
     from agentfs.tools.registry import specs
 
     settings = load_settings(root / "agentfs.toml", {})

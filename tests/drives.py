@@ -18,8 +18,7 @@ from agentfs.engine.intake import judge_goal, taking
 from agentfs.engine.means import catalogue_of
 from agentfs.engine.world import open_driver, open_world
 from agentfs.storage.locks import locked
-from agentfs.storage.settings import load_settings
-from agentfs.storage.workspace import Workspace
+from agentfs.storage.workspace import Workspace, load_settings
 from tests.scripts import Script
 
 

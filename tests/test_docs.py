@@ -25,14 +25,13 @@ import pytest
 
 from agentfs.commands.parser import build
 from agentfs.core import records
-from agentfs.core.config import DEFAULT_TOOLS, Settings, ToolSettings
+from agentfs.core.config import DEFAULT_TOOLS, Settings, ToolSettings, setting_variables
 from agentfs.core.documents import read_json
 from agentfs.core.goal_file import parse_goal
 from agentfs.core.hashing import field_names
 from agentfs.core.plan_check import check_plan
 from agentfs.core.step_lines import LINES
 from agentfs.engine.means import catalogue_of
-from agentfs.storage.settings import _variables
 
 REPO = Path(__file__).parents[1]
 PAGES = sorted(
@@ -274,7 +273,7 @@ def test_every_field_of_a_record_is_in_the_format(title: str, kinds: tuple[type[
 
 def test_every_setting_is_in_the_format() -> None:
     text = section("Settings")
-    wanted = [(".".join(path), variable) for variable, path in _variables(Settings, ())]
+    wanted = [(".".join(path), variable) for variable, path in setting_variables()]
     assert [key for key, variable in wanted if f"| `{key}` |" not in text or f"`{variable}`" not in text] == []
 
 

@@ -34,8 +34,7 @@ from agentfs.engine.means import allowing_own, catalogue_of, has_model, judge_fo
 from agentfs.errors import BadFile, NoModel, UserError
 from agentfs.storage.files import read_whole
 from agentfs.storage.safe_open import MOST_SOURCE, read_regular
-from agentfs.storage.settings import default_settings, load_settings
-from agentfs.storage.workspace import Workspace, find_workspace
+from agentfs.storage.workspace import Workspace, default_settings, find_workspace, load_settings
 from agentfs.tools.registry import known_tools
 from agentfs.tools.secrets import mask_for
 from agentfs.ui.reading import read_run

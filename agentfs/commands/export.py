@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 from agentfs import __version__
 from agentfs.commands.common import here, print_json, say
 from agentfs.core import paths
-from agentfs.core.paths import run_id
-from agentfs.core.spans import AttemptFiles, RunFiles, Span, nanoseconds, span_id, spans_of, trace_id
+from agentfs.core.paths import run_id, span_id, trace_id
+from agentfs.core.spans import AttemptFiles, RunFiles, Span, nanoseconds, spans_of
 from agentfs.core.text import inert, plural
 from agentfs.errors import UserError
 from agentfs.storage.files import read_lines

@@ -33,8 +33,7 @@ from agentfs.engine.means import allowing_own, catalogue_of
 from agentfs.errors import BadFile, UserError
 from agentfs.storage.files import read_whole
 from agentfs.storage.locks import is_watched
-from agentfs.storage.settings import load_settings
-from agentfs.storage.workspace import Workspace, goal_path
+from agentfs.storage.workspace import Workspace, goal_path, load_settings
 from agentfs.tools.registry import known_tools
 from agentfs.ui.reading import read_run
 

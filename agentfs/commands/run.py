@@ -35,9 +35,8 @@ from agentfs.errors import NotARun, UserError
 from agentfs.ledger.maintenance import maintain_after_run
 from agentfs.storage.clock import Clock
 from agentfs.storage.locks import is_driven, is_watched, locked
-from agentfs.storage.settings import default_settings, load_settings
 from agentfs.storage.system import missing
-from agentfs.storage.workspace import Workspace, find_workspace
+from agentfs.storage.workspace import Workspace, default_settings, find_workspace, load_settings
 from agentfs.tools.registry import Known, known_tools
 from agentfs.tools.secrets import mask_for
 from agentfs.ui.progress import ChildLines, LiveReporter, Progress, progress_for

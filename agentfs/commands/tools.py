@@ -28,8 +28,7 @@ from agentfs.engine.means import catalogue_of, default_agent, named_agents
 from agentfs.engine.world import sandbox_for
 from agentfs.errors import UserError
 from agentfs.storage.files import replace
-from agentfs.storage.settings import load_settings
-from agentfs.storage.workspace import trust_file
+from agentfs.storage.workspace import load_settings, trust_file
 from agentfs.tools.mcp_client import Host, Offer, ask_servers, read_lock
 from agentfs.tools.registry import known_tools
 from agentfs.ui.reading import settings_of

@@ -259,3 +259,17 @@ class Settings(Record):
     mcp: McpSettings = Field(McpSettings(), description="MCP servers whose tools steps may call")
     telemetry: TelemetrySettings = Field(TelemetrySettings(), description="Where traces go")
     proof: Proof = Field(Proof(), description="How much has to be shown before a run may end done")
+
+
+def setting_variables(
+    record: type[Record] = Settings, path: tuple[str, ...] = ()
+) -> list[tuple[str, tuple[str, ...]]]:
+    """Return the variable of each setting, and where that is."""
+    found: list[tuple[str, tuple[str, ...]]] = []
+    for name, field in record.model_fields.items():
+        here = (*path, name)
+        if isinstance(field.annotation, type) and issubclass(field.annotation, Record):
+            found += setting_variables(field.annotation, here)
+        else:
+            found.append(("AGENTFS_" + "_".join(here).upper(), here))
+    return found

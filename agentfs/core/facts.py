@@ -1,8 +1,8 @@
-"""What the files of one run say, as values. Pure: `disk` reads them, `state` derives from them."""
+"""What the files of one run say, as values, and what a worker reports, which is laid over them. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeVar, get_args
+from typing import Any, Literal, TypeVar, assert_never, get_args
 
 from pydantic import JsonValue
 
@@ -147,6 +147,9 @@ class Proposal:
     changes_nothing: bool = False  # it is what is there already
 
 
+# What a state rests on beside attempts: what is the same object as long as it has not changed, and what is compared.
+_SAME = ("plan", "calls", "goal", "revisions", "run", "proposal", "held")
+_EQUAL = ("replan", "asking", "answerable", "cleanable", "whole")
 Trail = tuple["Trail", str] | tuple[()]  # the steps touched one after the other; the latest is outermost
 
 
@@ -190,21 +193,11 @@ class Facts:
 
     def touched_since(self, then: "Facts") -> frozenset[str] | None:
         """Return the steps whose attempts are not what they were; None if more than attempts has changed."""
-        if not (
-            self.plan is then.plan
-            and self.calls is then.calls
-            and self.goal is then.goal
-            and self.revisions is then.revisions
-            and self.run is then.run
-            and (self.outcome is None) == (then.outcome is None)
-            and self.replan == then.replan
-            and self.asking == then.asking
-            and self.answerable == then.answerable
-            and self.cleanable == then.cleanable
-            and self.proposal is then.proposal
-            and self.held is then.held
-            and self.whole == then.whole
-        ):
+        if any(getattr(self, name) is not getattr(then, name) for name in _SAME):
+            return None
+        if any(getattr(self, name) != getattr(then, name) for name in _EQUAL):
+            return None
+        if (self.outcome is None) != (then.outcome is None):
             return None
         if self.origin is then.origin and (touched := _walk_back(self.trail, then.trail)) is not None:
             return touched
@@ -309,3 +302,133 @@ def _goal_error(problems: Sequence[Problem]) -> str:
 def _note(file: str, problems: Sequence[Problem], holds: str) -> str:
     listed = "\n".join(f"    {problem.shown(file)}" for problem in problems)  # indented: it renders as text
     return f"# {file} is not valid\n\n{listed}\n\n{holds} Fix the file and save it; this note is then removed.\n"
+
+
+# ── what a worker reports when it is done ─────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class OrderIssued:
+    """An order is on disk."""
+
+    order: Order
+
+
+@dataclass(frozen=True, slots=True)
+class OrderTaken:
+    """Another process has claimed the order."""
+
+    order: Order
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptFinished:
+    """An attempt has its result; `order` is None where it never got one."""
+
+    result: Result
+    order: Order | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptAsked:
+    """An attempt waits with a question for a person, and takes no place until it is answered."""
+
+    order: Order
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChildNamed:
+    """The log of an attempt names the run that it is; `begun`: that is there, too."""
+
+    order: Order
+    child: str
+    begun: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionHeld:
+    """The condition of a step with `each` holds; the first order of an item says so on disk."""
+
+    step: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class GateAsked:
+    """The question of a gate is on disk; a yes is bound to the key of the order that it shows."""
+
+    step: str
+    attempt: int
+    count: int
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallAnswered:
+    """The planner has answered a call."""
+
+    answer: Answer
+
+
+@dataclass(frozen=True, slots=True)
+class ChecksFinished:
+    """The goal's checks have been run."""
+
+    call: int
+    checks: GoalChecks
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """The job was stopped, and what it found says nothing."""
+
+
+Report = (
+    OrderIssued
+    | OrderTaken
+    | AttemptFinished
+    | AttemptAsked
+    | ChildNamed
+    | GateAsked
+    | ConditionHeld
+    | CallAnswered
+    | ChecksFinished
+    | Nothing
+)
+
+
+def apply(report: Report, facts: Facts) -> Facts:
+    """Return the facts with what a worker reports, as reading its files would."""
+    match report:
+        case OrderIssued(order=order):
+            return _change(facts, order, order=order)
+        case OrderTaken(order=order):
+            return _change(facts, order, order=order, claimed=True)
+        case AttemptFinished(result=result, order=None):
+            return _change(facts, result, result=result)
+        case AttemptFinished(result=result, order=order):
+            return _change(facts, result, order=order, claimed=True, result=result)
+        case AttemptAsked(order=order, count=count):
+            talks = (*facts.attempt(order.step, order.attempt).talks, Talk(count, ask=True))
+            return _change(facts, order, order=order, claimed=True, talks=talks)
+        case ChildNamed(order=order, child=child, begun=begun):
+            return _change(facts, order, order=order, claimed=True, child=Child(child, begun, there=begun))
+        case GateAsked(step=step, attempt=number, count=count, key=key):
+            earlier = tuple(talk for talk in facts.attempt(step, number).talks if talk.count < count)
+            return _change(facts, report, talks=(*earlier, Talk(count, key)))
+        case ConditionHeld(step=step, key=key):
+            return replace(facts, held=facts.held | {(step, key)})
+        case CallAnswered(answer=answer):
+            return facts.with_call(replace(facts.planner_call(answer.call), answer=answer))
+        case ChecksFinished(call=call, checks=checks):
+            return facts.with_call(replace(facts.planner_call(call), checks=checks))
+        case Nothing():
+            return facts
+        case _:
+            assert_never(report)
+
+
+def _change(facts: Facts, which: Order | Result | GateAsked, **fields: Any) -> Facts:
+    """Return the facts with some fields of an attempt changed."""
+    return facts.with_attempt(which.step, replace(facts.attempt(which.step, which.attempt), **fields))

@@ -1,8 +1,9 @@
-"""Names of files <-> ids: the only place that builds or parses them. Pure."""
+"""Names of files <-> ids: the only place that builds or parses them; ids of a run's trace. Pure."""
 
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Literal
 
 FORMAT_DIGITS = r"[1-9][0-9]{0,8}"
@@ -35,6 +36,8 @@ StepFileKind = Literal["order", "log", "result", "question", "reply", "again", "
 CallFileKind = Literal["call", "log", "answer", "plan", "question", "reply", "asked", "checks", "again"]
 Trace = tuple[StepFileKind, int]  # one file of an attempt: its kind, and which one of those that may be several
 
+TRACED_RUN = "run"  # the path of a run in its trace
+_TRACED = re.compile(r"steps/[^/.]+\.[0-9]+|planning/[0-9]+")
 _STEP_SUFFIXES: dict[str, StepFileKind] = {
     "json": "order",
     "log.jsonl": "log",
@@ -273,3 +276,24 @@ def plain_name(text: str, length: int) -> str:
 def inside(path: str, folder: str) -> bool:
     """Return whether a real path is a folder, or lies in it."""
     return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+# ── ids of a run's trace: hashed, so that a program can name its parent before there is any trace ─────────
+
+
+def trace_id(run: str, started_at: str) -> str:
+    """Return the id of a run's trace. Runs of one name in two workspaces did not begin in the same microsecond."""
+    return sha256(f"agentfs {run} {started_at}".encode()).hexdigest()[:32]
+
+
+def span_id(run: str, started_at: str, path: str) -> str:
+    return sha256(f"agentfs {run} {started_at} {path}".encode()).hexdigest()[:16]
+
+
+def traceparent(run: str, started_at: str, name: str) -> str:
+    """Return what tells a program whose child its spans are (W3C Trace Context).
+
+    `name`: what the program is started for, such as steps/total.1, or steps/total.1.needs, which is a part of that.
+    """
+    match = _TRACED.match(name)
+    return f"00-{trace_id(run, started_at)}-{span_id(run, started_at, match[0] if match else TRACED_RUN)}-01"

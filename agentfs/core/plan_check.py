@@ -17,8 +17,8 @@ from agentfs.core.documents import Document
 from agentfs.core.facts import RUN
 from agentfs.core.hashing import canonical
 from agentfs.core.json_schema import MOST, describe_errors, record_problems, validator_for
-from agentfs.core.plan_graph import dependencies, find_circle
-from agentfs.core.plan_schemas import Schemas, regex_problem
+from agentfs.core.plan_graph import dependencies
+from agentfs.core.plan_schemas import Schemas, find_circle, regex_problem
 from agentfs.core.problems import Hints, Problem, Rejected, did_you_mean, pointer_to
 from agentfs.core.records import Check, FileCheck, Goal, HttpCheck, JudgeCheck, OutputCheck, Plan, Record, Step, Tools
 from agentfs.core.tool_spec import Catalogue, runs_here, split_name, tool_name

@@ -2,18 +2,19 @@
 
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from graphlib import CycleError, TopologicalSorter
+from typing import Any, TypeVar
 from urllib.parse import unquote
 
 from agentfs.core.hashing import canonical
 from agentfs.core.json_schema import describe_errors, validator_for
-from agentfs.core.plan_graph import find_circle
 from agentfs.core.problems import Problem, pointer_to, pointer_tokens
 from agentfs.core.values import NoPart, value_inside
 
+T = TypeVar("T", bound=Hashable)
 MAX_PATTERN = 1000
 MAX_SCHEMA_BYTES = 65536
 MAX_PARTS = 2000  # objects and lists of one schema; each takes a tenth of a millisecond or two
@@ -163,3 +164,12 @@ def _subschemas(schema: Mapping[str, Any], root: _Root) -> Iterator[Any]:
     for name in ("allOf", "anyOf", "oneOf"):
         choices = schema.get(name)
         yield from choices if isinstance(choices, list) else ()
+
+
+def find_circle(needs: Mapping[T, Iterable[T]]) -> list[T] | None:
+    """Return things of which each waits for the next and the last for the first; None if there are none."""
+    try:
+        TopologicalSorter(needs).prepare()
+    except CycleError as error:
+        return list(reversed(error.args[1][1:]))
+    return None

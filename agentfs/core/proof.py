@@ -372,15 +372,20 @@ class Changes:
 
     def as_json(self, watched: Watched) -> JsonObject:
         """Return as many names as are written down; those that are watched come first."""
-        named = {"added": self.added, "changed": self.changed, "removed": self.removed}
-        ordered = {what: sorted(names, key=lambda name: not watched.has(name)) for what, names in named.items()}
-        return {what: [*names[:MOST_NAMES]] for what, names in ordered.items() if names}
+        found: JsonObject = {}
+        for what, names in self.by_kind():
+            if names:
+                found[what] = [*sorted(names, key=lambda name: not watched.has(name))[:MOST_NAMES]]
+        return found
+
+    def by_kind(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+        return zip(KINDS_OF_CHANGE, (self.added, self.changed, self.removed), strict=True)
 
     def all(self) -> tuple[str, ...]:
         return (*self.added, *self.changed, *self.removed)
 
     def lines(self) -> Iterator[str]:
-        for what, names in (("added", self.added), ("changed", self.changed), ("removed", self.removed)):
+        for what, names in self.by_kind():
             yield from (f"{what}: {name}" for name in names[:MOST_NAMES])
 
 

@@ -12,11 +12,10 @@ from pydantic import JsonValue
 from agentfs.core.config import LimitSettings
 from agentfs.core.facts import RUN, Attempt, Facts, PlannerCall
 from agentfs.core.paths import step_of
-from agentfs.core.plan_graph import PlanGraph
+from agentfs.core.plan_graph import BUSY, PlanGraph, StepTable, build_table, update_table
 from agentfs.core.planner_calls import DO, CallsSummary, Pending, loops, pending_in, pending_without_plan
 from agentfs.core.records import Failure, Limits, Result, Revision, Step, Usage
 from agentfs.core.resolve import reference_limit
-from agentfs.core.step_table import BUSY, StepTable, build_table, update_table
 from agentfs.core.steps import Around, StepView, is_repeatable, result_path
 from agentfs.core.tool_spec import runs_here
 

@@ -136,14 +136,6 @@ def _catch_up_problems(text: str | None) -> Iterator[Problem]:
         )
 
 
-def find_misplaced_fields(fields: Goal) -> Iterator[Problem]:
-    """Yield a problem for each field of a schedule in a goal that is none."""
-    for name in FIELDS:
-        if getattr(fields, name) is not None:
-            fix = f"move the file to {FOLDER}/, where `watch` runs it on time, or remove the field"
-            yield Problem(f"{name!r} means something only in {FOLDER}/", fix, f"/{name}")
-
-
 # ── whether it is due ─────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -12,19 +12,16 @@ attempt starts can name its parent before there is any trace. What a person is w
 """
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from hashlib import sha256
 from typing import Any
 
 from agentfs.core import paths
+from agentfs.core.paths import TRACED_RUN as ROOT
 
 Json = Mapping[str, Any]
 Value = str | int | float | bool | list[str]
-ROOT = "run"
-_ATTEMPT = re.compile(r"steps/[^/.]+\.[0-9]+|planning/[0-9]+")
 MOST = 65_536  # characters of one attribute that holds contents
 
 
@@ -62,27 +59,6 @@ class Span:
     attributes: dict[str, Value]
     error: str | None = None  # its kind; None: it went well, or nothing is known yet
     client: bool = False  # another machine did it
-
-
-# ── ids ──────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def trace_id(run: str, started_at: str) -> str:
-    """Return the id of a run's trace. Runs of one name in two workspaces did not begin in the same microsecond."""
-    return sha256(f"agentfs {run} {started_at}".encode()).hexdigest()[:32]
-
-
-def span_id(run: str, started_at: str, path: str) -> str:
-    return sha256(f"agentfs {run} {started_at} {path}".encode()).hexdigest()[:16]
-
-
-def traceparent(run: str, started_at: str, name: str) -> str:
-    """Return what tells a program whose child its spans are (W3C Trace Context).
-
-    `name`: what the program is started for, such as steps/total.1, or steps/total.1.needs, which is a part of that.
-    """
-    match = _ATTEMPT.match(name)
-    return f"00-{trace_id(run, started_at)}-{span_id(run, started_at, match[0] if match else ROOT)}-01"
 
 
 # ── spans ────────────────────────────────────────────────────────────────────────────────────────────────

@@ -24,16 +24,15 @@ from agentfs.daemon.inbox import Inbox, Intake
 from agentfs.daemon.reporter import Reporter
 from agentfs.daemon.runs import NEVER, EndedRuns, FailedRuns, ManagedRun, describe, share_places
 from agentfs.daemon.schedules import Timetable
-from agentfs.engine.driver import BegunRun, World
+from agentfs.engine.driver import BegunRun, Glance, World, glance
 from agentfs.engine.foreground import Stop
-from agentfs.engine.lookout import Glance, glance
 from agentfs.engine.world import open_driver
 from agentfs.errors import UserError, Watched
 from agentfs.ledger import Ledger, LedgerError
 from agentfs.ledger.maintenance import Maintenance, Upkeep
 from agentfs.storage.completeness import ignore_lease_signal
 from agentfs.storage.locks import HeldFolder, locked
-from agentfs.storage.starting import Pool
+from agentfs.storage.system import Pool
 from agentfs.storage.timing import TIMING
 from agentfs.storage.watcher import FolderWatch
 from agentfs.storage.workspace import Workspace, ended_runs, is_open, open_runs

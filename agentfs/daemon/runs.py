@@ -18,14 +18,13 @@ from agentfs.core import paths
 from agentfs.core.actions import Wait
 from agentfs.core.decide import needs_place
 from agentfs.daemon.reporter import Reporter
-from agentfs.engine.driver import Driver
-from agentfs.engine.lookout import Glance, Lookout, glance
+from agentfs.engine.driver import Driver, Glance, Lookout, glance
 from agentfs.engine.perform import turn
 from agentfs.engine.report import finished_attempts
 from agentfs.engine.status_page import StatusFile
 from agentfs.errors import AgentfsError
 from agentfs.storage.files import read_whole
-from agentfs.storage.safe_open import names_in
+from agentfs.storage.plan_files import last_revision
 from agentfs.storage.workspace import is_open
 
 NEVER = math.inf
@@ -197,14 +196,8 @@ def _edits(folder: str) -> Iterator[tuple[str, int]]:
 
 def _is_last_revision(folder: Path, name: str) -> bool:
     """Whether this is a plan that was saved, or copied, as it was: byte for byte the run's last revision."""
-    if name != paths.PLAN:
-        return False
     with suppress(OSError):
-        revisions = folder / paths.REVISIONS
-        parsed = map(paths.parse_revision_file, names_in(revisions))
-        numbers = [found[0] for found in parsed if found and found[1] == "plan"]
-        last = revisions / paths.revision_plan_file(max(numbers, default=1))
-        return read_whole(last) == read_whole(folder / name)
+        return name == paths.PLAN and last_revision(folder) == read_whole(folder / name)
     return False
 
 

@@ -28,7 +28,8 @@ from agentfs.engine.goal_source import GoalSource
 from agentfs.engine.intake import JudgedGoal, judge_goal, taking
 from agentfs.errors import AgentfsError, BadFile
 from agentfs.storage.clock import Clock, format_moment, local_zone, zone_named
-from agentfs.storage.completeness import Completeness, signature
+from agentfs.storage.completeness import Completeness
+from agentfs.storage.files import signature
 from agentfs.storage.safe_open import MOST_RECORD, hold_named, names_in, read_regular
 from agentfs.storage.timing import TIMING
 from agentfs.storage.workspace import all_folders, has_goal

@@ -28,7 +28,7 @@ from agentfs.places.channel import Closed, Line, Place
 from agentfs.places.dask_place import address_in
 from agentfs.places.relay import create_place, no_such_place, place_problem
 from agentfs.storage.clock import Clock
-from agentfs.storage.starting import Starter
+from agentfs.storage.system import Starter
 from agentfs.storage.timing import TIMING
 from agentfs.tools import sandbox
 from agentfs.tools.mcp_client import INSTALL, UPDATE, Host, read_lock

@@ -13,7 +13,19 @@ from agentfs.core import paths
 from agentfs.core.actions import JobKey
 from agentfs.core.each import STARTING_MOVES
 from agentfs.core.excerpts import TimeLimit, check_words, hints_of, join_messages
-from agentfs.core.facts import ASK, RUN, Facts
+from agentfs.core.facts import (
+    ASK,
+    RUN,
+    AttemptAsked,
+    AttemptFinished,
+    ConditionHeld,
+    Facts,
+    GateAsked,
+    Nothing,
+    OrderIssued,
+    OrderTaken,
+    Report,
+)
 from agentfs.core.planner_calls import DO, loops
 from agentfs.core.proof import (
     acceptance_checks,
@@ -24,19 +36,8 @@ from agentfs.core.proof import (
     planners_checks,
 )
 from agentfs.core.records import CheckResult, Failure, JudgeCheck, Order, ResolvedCheck, Result, Run, Step
-from agentfs.core.reports import (
-    AttemptAsked,
-    AttemptFinished,
-    ConditionHeld,
-    GateAsked,
-    Nothing,
-    OrderIssued,
-    OrderTaken,
-    Report,
-)
 from agentfs.core.resolve import Output, Resolved, Unresolved, reference_limit, resolve_step
 from agentfs.core.run_state import Use
-from agentfs.core.spans import traceparent
 from agentfs.core.steps import StepView, condition_sha256, retry_wait
 from agentfs.core.underway import use_of
 from agentfs.engine.driver import Driver, Job, World
@@ -471,7 +472,7 @@ def step_context(driver: Driver, stop: StopSign, name: str) -> StepContext:
         limit=TimeLimit(TIMING.check, "check"),
         tools=world.tools,
         starter=world.starter,
-        traceparent=traceparent(driver.facts.run.run, driver.facts.run.started_at, name),
+        traceparent=paths.traceparent(driver.facts.run.run, driver.facts.run.started_at, name),
     )
 
 

@@ -16,17 +16,15 @@ from agentfs.core import paths
 from agentfs.core.actions import JobKey
 from agentfs.core.config import Settings
 from agentfs.core.excerpts import reason
-from agentfs.core.facts import DEEPEST, Child
+from agentfs.core.facts import DEEPEST, AttemptFinished, Child, ChildNamed, Report
 from agentfs.core.outcome import total_usage
 from agentfs.core.records import Failure, Limits, Order, Outcome, Parent, Run, Usage
-from agentfs.core.reports import AttemptFinished, ChildNamed, Report
 from agentfs.core.run_state import derive, seconds_left
 from agentfs.engine.attempts import attempt_context, confine, in_folder, task_for
 from agentfs.engine.driver import Driver, Job
 from agentfs.engine.goal_source import AboveChild, GoalSource, with_used_goal
 from agentfs.engine.intake import JudgedGoal, judge_goal, taking
 from agentfs.engine.means import catalogue_of, has_model, means_of, means_with, run_record
-from agentfs.engine.recovery import cut_off
 from agentfs.engine.run_reader import reader_for
 from agentfs.errors import AgentfsError, BadFile
 from agentfs.executor.attempt import finish_answered
@@ -194,7 +192,7 @@ def finish(step: str, attempt: int, driver: Driver) -> None:
         lost = Failure(
             kind="lost", message=f"the order of {step} is gone, so nobody can say what {child.run} was for"
         )
-        blank = cut_off(driver, step, known)
+        blank = driver.cut_off(step, known)
         failed = blank.model_copy(
             update={"status": "failed", "error": lost, "usage": given.usage, "child": child.run}
         )

@@ -5,49 +5,56 @@ calls) runs on a pool; a job that ends leaves its report, a value, in `reports` 
 """
 
 import functools
+import os
 import queue
 import threading
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
 from agentfs.agents.presets import Agent
+from agentfs.agents.running import usage_in_log
 from agentfs.core import paths
 from agentfs.core.actions import Action, JobKey, Wait
 from agentfs.core.config import Settings
 from agentfs.core.decide import decide, next_retry
+from agentfs.core.facts import Attempt, AttemptAsked, AttemptFinished, Facts, Report, apply
 from agentfs.core.mask import Mask
 from agentfs.core.records import Failure, Order, Result, ResultStatus, Run, Sandbox, Tools
-from agentfs.core.reports import AttemptAsked, AttemptFinished, Report, apply
 from agentfs.core.run_state import Means, derive, used_by
+from agentfs.core.steps import UNKNOWN_KEY
 from agentfs.core.underway import Underway, is_underway, takes_place
-from agentfs.engine.day_limit import DayLimit
 from agentfs.engine.isolation import IsolatedFolder
+from agentfs.engine.means import DayLimit
 from agentfs.engine.notify import EndNotifier, Notifier
 from agentfs.engine.run_reader import RunReader
 from agentfs.errors import UserError
 from agentfs.executor.attempt import Halt, publish_result, unstarted_result
+from agentfs.executor.attempt_log import marks_in
 from agentfs.executor.checks import RealObserver
-from agentfs.models.base import Model
+from agentfs.models.base import Model, usage_in
 from agentfs.models.budget import Budget
 from agentfs.places.relay import Places
 from agentfs.planner import Planner
 from agentfs.storage.clock import Clock
-from agentfs.storage.files import StepsFolder
+from agentfs.storage.files import Signature, StepsFolder, listing, read_lines, signature
 from agentfs.storage.locks import keep
 from agentfs.storage.plan_files import DisplacedFile, look_after
-from agentfs.storage.starting import Starter
+from agentfs.storage.system import Starter
 from agentfs.storage.timing import TIMING
 from agentfs.tools.base import Confinement, Observer, Tool
+from agentfs.tools.process import end_survivors
 from agentfs.tools.registry import Known, Toolbox
 
 # Return a model for a run, by name (None: the one it began with), or None where there is none.
 Models = Callable[[Run, str | None], Model | None]
 
 
+CUT = Failure(kind="interrupted", message="agentfs was ended before this attempt finished", cause="crash")
 BegunRun = tuple[Path, ExitStack]  # the folder of a new run, and what holds its lock
 
 
@@ -188,12 +195,10 @@ class Driver:
 
     def decide(self, *, draining: bool) -> list[Action]:
         """Return what to do next, given what is under way; draining, or after trouble, nothing new is started."""
-        jobs = {key: job.stop.is_set() for key, job in self.jobs.items()}
         elsewhere = {key: job.place for key, job in self.jobs.items() if job.place}
         asking = self.reader.is_coming(self.folder / paths.REPLAN)
         free = {name: place.free() for name, place in self.world.places.opened.items()}
-        draining = draining or self.trouble is not None
-        underway = Underway(jobs, draining, elsewhere, free, asking=asking)
+        underway = Underway(self._stopping(), draining or self.trouble is not None, elsewhere, free, asking=asking)
         self.actions = decide(self.state, self.places, self.now(), underway)
         return self.actions
 
@@ -237,8 +242,11 @@ class Driver:
 
     def awaits_reports(self) -> bool:
         """Whether all that was decided is to wait, or is under way now: nothing else follows before a report."""
-        jobs = {key: job.stop.is_set() for key, job in self.jobs.items()}
-        return all(isinstance(action, Wait) or is_underway(action, self.facts, jobs) for action in self.actions)
+        return all(isinstance(one, Wait) or is_underway(one, self.facts, self._stopping()) for one in self.actions)
+
+    def _stopping(self) -> dict[JobKey, bool]:
+        """Return each job, and whether it was asked to stop."""
+        return {key: job.stop.is_set() for key, job in self.jobs.items()}
 
     def rest(self) -> Wait | None:
         """Return why nothing more will happen by itself; None while something may, or is being written."""
@@ -302,6 +310,33 @@ class Driver:
         """Return the result of an order that was never carried out."""
         return unstarted_result(order, status, error, self.world.clock, self.world.sandbox)
 
+    def cut_off(self, step: str, attempt: Attempt) -> Result:
+        """End what is left of an attempt and return its result: nobody knows how far it came.
+
+        A claim is an attempt that was made, whatever else of it is missing.
+        """
+        log, state = self.folder / paths.STEPS / paths.step_file(step, attempt.number, "log"), self.state
+        if attempt.claimed:
+            for mark in marks_in(log):
+                end_survivors(mark)
+        order, view, now = attempt.order, state.view(step), self.world.clock.stamp()
+        claimed_key = attempt.claim.key if attempt.claim else None
+        return Result(
+            run=state.facts.run.run,
+            step=step,
+            attempt=attempt.number,
+            revision=order.revision if order else max(1, len(state.facts.revisions)),
+            key=order.key if order else claimed_key or UNKNOWN_KEY,
+            after=order.after if order else dict(view.after if view else {}),
+            status="interrupted",
+            error=CUT,
+            sandbox=self.world.sandbox,
+            usage=usage_in(log) or usage_in_log([*read_lines(log)]),
+            started_at=(order.issued_at if order else now) if attempt.claimed else None,
+            ended_at=now,
+            duration_s=0.0,
+        )
+
     def publish(self, result: Result, order: Order | None = None) -> AttemptFinished:
         """Write a result, and return the report of it."""
         return AttemptFinished(publish_result(result, self.steps_folder, self.world.mask), order)
@@ -310,3 +345,90 @@ class Driver:
         """Ask everything under way to end, as this process lets go of the run."""
         for job in self.jobs.values():
             job.stop.leave()
+
+
+# ── has a person, or another process, changed the folder? ────────────────────────────────────────────────
+#
+# Asked of every open run twice a second: a glance costs some 20 µs, so no event is needed, wherever the folder is.
+# While a run works, its steps/ changes by its driver's own doing: then only what people write counts, and the folder
+# is read in full once it has been quiet.
+
+_PEOPLES = (".again.md", ".reply.md")
+_EDITED = (paths.RUN, paths.PLAN, paths.OUTCOME, paths.REPLAN, *(f"goal{suffix}" for suffix in paths.GOAL_SUFFIXES))
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """What changes when a person, or another process, writes into a run's folder."""
+
+    files: tuple[Signature | None, ...]  # the plan, the goal …
+    folders: tuple[int, ...]  # when steps/ and planning/ got or lost a file
+    replies: dict[str, Signature | None]  # what people have written there
+
+
+def glance(run: Path, before: Glance | None = None, beside: Sequence[str] = ()) -> Glance:
+    """Return what is there now. It is asked of every open run all the time: some 20 µs. `beside`: of other runs."""
+    top = str(run)
+    folders = (_change(f"{top}/{paths.STEPS}"), _change(f"{top}/{paths.PLANNING}"))
+    replies = before.replies if before and before.folders == folders else _replies(top)
+    return Glance(
+        tuple(signature(path, regular=False) for path in (*(f"{top}/{name}" for name in _EDITED), *beside)),
+        folders,
+        {path: signature(path, regular=False) for path in replies},
+    )
+
+
+def _change(folder: str) -> int:
+    try:
+        return os.stat(folder).st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _replies(run: str) -> list[str]:
+    found = []
+    for folder in (paths.STEPS, paths.PLANNING):
+        with suppress(OSError):
+            there = listing(f"{run}/{folder}")
+            found += [f"{run}/{folder}/{name}" for name in there if name.endswith(_PEOPLES) or ".reply-" in name]
+    return found
+
+
+@dataclass(slots=True)
+class Lookout:
+    """Has a driver read its folder again when something there has changed that is not its own doing."""
+
+    driver: Driver
+    seen: Glance
+    acted_at: float = field(default_factory=time.monotonic)  # when the driver had its last turn
+    read_at: float = field(default_factory=time.monotonic)
+    glanced_at: float = 0.0
+
+    def look(self, now: float) -> None:
+        """Glance at the folder, and have it read again if need be."""
+        folder = self.driver.folder
+        before, seen, self.glanced_at = self.seen, glance(folder, self.seen, _relatives(self.driver)), now
+        if not keep(folder):
+            self.driver.look_again()  # its next turn says so
+        if (seen.files, seen.replies) == (before.files, before.replies):
+            is_own_doing = now < self.acted_at + TIMING.own_doing and now < self.read_at + TIMING.reread
+            if seen.folders == before.folders or is_own_doing:
+                return
+        is_racy = any(abs(time.time_ns() - changed) < TIMING.racy * 1e9 for changed in seen.folders)
+        self.seen = replace(seen, folders=()) if is_racy else seen
+        self.read_at = now
+        self.driver.look_again()
+
+
+def _relatives(driver: Driver) -> list[str]:
+    """Return what of other runs concerns this one: revisions of the one above, outcomes of those below."""
+    facts, runs = driver.facts, driver.folder.parents[1]
+    above = [f"{runs}/{facts.run.parent.run}/{paths.REVISIONS}"] if facts.run.parent else []
+    below = open_children(facts)
+    return [*above, *(f"{runs}/{child}/{name}" for child in below for name in (paths.OUTCOME, paths.RUN))]
+
+
+def open_children(facts: Facts) -> list[str]:
+    """Return the runs that are steps of a run and have not ended."""
+    unfinished = (one.child for attempts in facts.attempts.values() for one in attempts[-1:] if one.result is None)
+    return [child.run for child in unfinished if child and child.begun and not child.is_over]

@@ -15,18 +15,16 @@ from agentfs.core.config import Settings
 from agentfs.core.records import Outcome, Sandbox
 from agentfs.core.run_state import derive
 from agentfs.engine import children
-from agentfs.engine.driver import Driver, World
-from agentfs.engine.lookout import open_children
+from agentfs.engine.driver import Driver, World, open_children
 from agentfs.engine.means import means_of, means_with, run_record
 from agentfs.engine.perform import perform, turn
-from agentfs.engine.recovery import take_over
 from agentfs.engine.run_reader import reader_for
 from agentfs.engine.status_page import StatusFile
-from agentfs.engine.world import Say, committing, end_notifier, planner_for
+from agentfs.engine.world import Say, committing, end_notifier, planner_for, take_over
 from agentfs.storage.clock import Clock
 from agentfs.storage.installation import searched_path
 from agentfs.storage.locks import locked
-from agentfs.storage.starting import Pool
+from agentfs.storage.system import Pool
 from agentfs.storage.timing import TIMING
 from agentfs.storage.workspace import Workspace
 from agentfs.tools import sandbox

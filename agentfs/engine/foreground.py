@@ -11,8 +11,7 @@ from typing import Protocol
 from agentfs.core import paths
 from agentfs.core.actions import Action, Wait
 from agentfs.core.run_state import RunState
-from agentfs.engine.driver import Driver
-from agentfs.engine.lookout import Lookout, glance, open_children
+from agentfs.engine.driver import Driver, Lookout, glance, open_children
 from agentfs.engine.perform import turn
 from agentfs.engine.status_page import StatusFile
 from agentfs.errors import AgentfsError

@@ -9,6 +9,7 @@ from shlex import quote
 from agentfs.core import actions as acts
 from agentfs.core import paths
 from agentfs.core.excerpts import TimeLimit, as_text
+from agentfs.core.facts import ChecksFinished, Nothing, Report
 from agentfs.core.hashing import check_value
 from agentfs.core.outcome import answer_of
 from agentfs.core.proof import (
@@ -34,7 +35,6 @@ from agentfs.core.records import (
     Step,
     StepChecks,
 )
-from agentfs.core.reports import ChecksFinished, Nothing, Report
 from agentfs.core.resolve import Resolved
 from agentfs.core.steps import LIMIT, UNREACHABLE
 from agentfs.engine.attempts import outputs_of, resolve, spoiled_files, step_context, using_folder, with_model

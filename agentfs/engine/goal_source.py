@@ -15,10 +15,10 @@ from agentfs.core.facts import DEEPEST
 from agentfs.core.goal_file import MAX_BYTES, RUNBOOKS, ParsedGoal, Request, examine_goal, read_request, uses_problems
 from agentfs.core.params import Fits, Parameter, example_arguments, values_for
 from agentfs.core.problems import Locate, Problem, Rejected, did_you_mean
-from agentfs.core.records import Approve, Limits, Mode, Parent
+from agentfs.core.records import Approve, Goal, Limits, Mode, Parent
 from agentfs.core.references import find
+from agentfs.core.schedule import FIELDS
 from agentfs.core.schedule import FOLDER as SCHEDULES
-from agentfs.core.schedule import find_misplaced_fields
 from agentfs.core.tool_spec import Catalogue
 from agentfs.errors import BadFile, UserError
 from agentfs.executor.checks import mismatch
@@ -113,6 +113,14 @@ def with_used_goal(source: GoalSource, root: Path) -> GoalSource:
         raise BadFile(source.shown, [one.at(*where) for one in rejected.problems], source.content) from None
     used_by = RequestSource(source.content, source.shown, request)
     return replace(source, content=content, filename=request.uses, shown=request.uses, used_by=used_by)
+
+
+def find_misplaced_fields(fields: Goal) -> Iterator[Problem]:
+    """Yield a problem for each field of a schedule in a goal that is none."""
+    for name in FIELDS:
+        if getattr(fields, name) is not None:
+            fix = f"move the file to {SCHEDULES}/, where `watch` runs it on time, or remove the field"
+            yield Problem(f"{name!r} means something only in {SCHEDULES}/", fix, f"/{name}")
 
 
 def read_used_goal(root: Path, uses: str) -> bytes:

@@ -24,9 +24,8 @@ from agentfs.core.goal_file import (
 from agentfs.core.hashing import sha256_bytes
 from agentfs.core.params import Fits
 from agentfs.core.problems import Problem, Rejected
-from agentfs.core.records import Approve, Isolation, Limits, ModelChoice, ModelRole, Models, Run
+from agentfs.core.records import Approve, Goal, Limits, ModelChoice, ModelRole, Models, Run
 from agentfs.core.references import Params
-from agentfs.core.schedule import find_misplaced_fields
 from agentfs.core.tool_spec import Catalogue
 from agentfs.engine.goal_source import (
     AboveChild,
@@ -34,14 +33,16 @@ from agentfs.engine.goal_source import (
     GoalSource,
     Hide,
     bounded_fits,
+    find_misplaced_fields,
     values_given,
     with_runbooks,
     with_used_goal,
 )
+from agentfs.engine.isolation import find_repository, isolated_workdir, isolation_record
 from agentfs.engine.means import commands_of, default_agent, named_agents
 from agentfs.errors import BadFile, NoModel, UserError
 from agentfs.executor.attempt import render
-from agentfs.ledger.git import LedgerError, person
+from agentfs.ledger.git import LedgerError
 from agentfs.ledger.worktrees import Repository
 from agentfs.planner.surroundings import ContextRule, allowed_folders, folders_without_links
 from agentfs.storage.clock import Clock
@@ -58,8 +59,6 @@ _WAYS_OUT = (
     "write the steps yourself: a `## Steps` section, `### id` for each, below it a fenced command or `agent: NAME`",
     "configure a model: set OPENAI_API_KEY, or base_url under [planner] in agentfs.toml",
 )
-
-MOST_LEFT_BEHIND = 100  # files that run.json names
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +102,8 @@ def judge_goal(
     found += find_misplaced_fields(parsed.fields) if source.used_by or not source.schedule else []
     workdir = _workdir(parsed, root, settings, flags, found, source.above)
     found += _context_problems(parsed, source, root, settings, workdir)
-    isolated = _repository(parsed, root, settings, workdir, found, source.above)
+    is_isolated = _is_to_be_isolated(parsed.fields, settings, workdir, source.above)
+    isolated = find_repository(root, settings, workdir, found) if is_isolated else None
     placed = [one.at(*parsed.places(one.pointer, True)) for one in found]  # at the field's name
     problems = sorted([*problems, *placed], key=lambda one: (one.line, one.column))
     lacks_model = parsed.kind == "words" and not (planner or catalogue.model)
@@ -408,6 +408,9 @@ def _run_record(goal: JudgedGoal, run: str, clock: Clock) -> Run:
     fields = parsed.fields
     has: dict[ModelRole, bool] = {"planner": goal.planner, "executor": goal.executor}
     roles = [role for role, there_is_one in has.items() if there_is_one]
+    isolation = None
+    if goal.isolated:
+        isolation = isolation_record(goal.isolated, run, clock, with_uncommitted=flags.with_uncommitted)
     return Run(
         run=run,
         mode=flags.mode or fields.mode or settings.mode,
@@ -415,8 +418,8 @@ def _run_record(goal: JudgedGoal, run: str, clock: Clock) -> Run:
         replan=settings.replan,
         split_over=settings.split_over,
         max_turns=settings.executor.max_turns,
-        workdir=_isolated_workdir(goal) if goal.isolated else goal.workdir,
-        isolation=_isolation(goal, goal.isolated, run, clock) if goal.isolated else None,
+        workdir=isolated_workdir(goal.isolated, goal.workdir) if goal.isolated else goal.workdir,
+        isolation=isolation,
         limits=_left(_limits(fields.limits, settings), source.above),
         tools=allowed_tools(settings.tools, fields.tools),
         network=settings.tools.network,
@@ -467,62 +470,10 @@ def _left(limits: Limits, above: AboveChild | None) -> Limits:
     return limits.model_copy(update=left)
 
 
-def _repository(
-    parsed: ParsedGoal,
-    root: Path,
-    settings: Settings,
-    workdir: str,
-    found: list[Problem],
-    above: AboveChild | None = None,
-) -> Repository | None:
-    """Return the repository that a run is to have a worktree of, if it is isolated; add why there can be none.
-
-    A run in an isolated run is isolated too, unless it works in a folder of its own.
-    """
-    must_be = above is not None and above.isolated and workdir != paths.FILES
-    if (parsed.fields.isolate or settings.isolate) is None and not must_be:
-        return None
-    if settings.executor.place is not None:
-        message = f"isolate: the run has a worktree of its own, which is here, and not at {settings.executor.place!r}"
-        found.append(Problem(message, "take 'place' out of [executor], or leave 'isolate' out", "/isolate"))
-    where = None if workdir == paths.FILES else (root / "runs" / "day" / "run" / workdir).resolve()
-    fix = "name a workdir in a git repository, or leave 'isolate' out"
-    try:
-        repository = Repository.around(where) if where else None
-        unfit = repository.why_unfit() if repository else None
-    except LedgerError as error:
-        found.append(Problem(f"isolate: the repository of {where} cannot be used: {error}", fix, "/isolate"))
-        return None
-    if repository is None:
-        message = f"isolate: {where} lies in no git repository" if where else "isolate: there is no workdir"
-        found.append(Problem(message, fix, "/isolate"))
-    elif unfit:
-        found.append(Problem(f"isolate: {repository.top}: {unfit[0]}", unfit[1], "/isolate"))
-    return repository
-
-
-def _isolated_workdir(goal: JudgedGoal) -> str:
-    """Return where in its worktree a run works: there where its goal's folder lies in the repository."""
-    top = str(goal.isolated.top) if goal.isolated else ""
-    inner = os.path.relpath(os.path.realpath(goal.workdir), top)
-    return paths.FILES if inner == "." else f"{paths.FILES}/{inner}"
-
-
-def _isolation(goal: JudgedGoal, repository: Repository, run: str, clock: Clock) -> Isolation:
-    base, uncommitted = repository.head(), repository.uncommitted("normal")
-    first = None
-    if goal.flags.with_uncommitted and uncommitted:
-        message = f"What was not committed when {run} began\n\nAgentfs-Run: {run}\n"
-        at, author = clock.local(), person(repository.top)
-        first = repository.write_commit(repository.snapshot(), base, message, author, at)
-    return Isolation(
-        repository=str(repository.top),
-        git_dir=str(repository.common),
-        base=base,
-        first=first,
-        branch=paths.branch_of(run),
-        left_behind=() if first else tuple(uncommitted[:MOST_LEFT_BEHIND]),
-    )
+def _is_to_be_isolated(fields: Goal, settings: Settings, workdir: str, above: AboveChild | None) -> bool:
+    """Whether a run has a worktree: one in an isolated run has, too, unless it works in a folder of its own."""
+    asked = (fields.isolate or settings.isolate) is not None
+    return asked or (above is not None and above.isolated and workdir != paths.FILES)
 
 
 def _model(typed: str | None, own: ModelChoice | None, default: str) -> str:

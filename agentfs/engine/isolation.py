@@ -9,6 +9,7 @@ anything that agentfs started may write, a note in git's folder of the worktree 
 under way is never taken for a person's.
 """
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,13 +18,15 @@ from pathlib import Path
 
 from agentfs.core import paths
 from agentfs.core.commit_messages import AGENTFS
+from agentfs.core.config import Settings
 from agentfs.core.excerpts import one_line
 from agentfs.core.facts import Facts
 from agentfs.core.outcome import commits_of
+from agentfs.core.problems import Problem
 from agentfs.core.records import Isolation, Order, Result, Run
 from agentfs.core.run_state import Means, Use
 from agentfs.core.underway import use_of
-from agentfs.ledger.git import person
+from agentfs.ledger.git import LedgerError, person
 from agentfs.ledger.worktrees import Repository, Worktree, WorktreeError, names_in_short, worktree_of
 from agentfs.storage.clock import Clock
 from agentfs.storage.files import read_lines
@@ -32,6 +35,7 @@ from agentfs.tools.process import StopSign
 
 LEFT = "left"  # the event in a log: the tree that an attempt left which is not done
 SUBJECT = 72
+MOST_LEFT_BEHIND = 100  # files that run.json names
 
 
 class _FolderLock:
@@ -225,3 +229,51 @@ def isolation_words(run: Run, take_along: str = "--with-uncommitted takes it alo
         taken = repository.changed(isolation.base, isolation.first)
         yield f"not committed, and taken along as the branch's first commit: {names_in_short(taken)}"
     yield from repository.unhandled(isolation.base) if repository else ()
+
+
+# ── a run that is to have a worktree ──────────────────────────────────────────────────────────────────────
+
+
+def find_repository(root: Path, settings: Settings, workdir: str, found: list[Problem]) -> Repository | None:
+    """Return the repository that an isolated run is to have a worktree of; add why there can be none."""
+    if settings.executor.place is not None:
+        message = f"isolate: the run has a worktree of its own, which is here, and not at {settings.executor.place!r}"
+        found.append(Problem(message, "take 'place' out of [executor], or leave 'isolate' out", "/isolate"))
+    where = None if workdir == paths.FILES else (root / "runs" / "day" / "run" / workdir).resolve()
+    fix = "name a workdir in a git repository, or leave 'isolate' out"
+    try:
+        repository = Repository.around(where) if where else None
+        unfit = repository.why_unfit() if repository else None
+    except LedgerError as error:
+        found.append(Problem(f"isolate: the repository of {where} cannot be used: {error}", fix, "/isolate"))
+        return None
+    if repository is None:
+        message = f"isolate: {where} lies in no git repository" if where else "isolate: there is no workdir"
+        found.append(Problem(message, fix, "/isolate"))
+    elif unfit:
+        found.append(Problem(f"isolate: {repository.top}: {unfit[0]}", unfit[1], "/isolate"))
+    return repository
+
+
+def isolated_workdir(repository: Repository, workdir: str) -> str:
+    """Return where in its worktree a run works: there where its goal's folder lies in the repository."""
+    inner = os.path.relpath(os.path.realpath(workdir), str(repository.top))
+    return paths.FILES if inner == "." else f"{paths.FILES}/{inner}"
+
+
+def isolation_record(repository: Repository, run: str, clock: Clock, *, with_uncommitted: bool) -> Isolation:
+    """Return what a run's record says of its worktree; what was not committed is committed first if it is wanted."""
+    base, uncommitted = repository.head(), repository.uncommitted("normal")
+    first = None
+    if with_uncommitted and uncommitted:
+        message = f"What was not committed when {run} began\n\nAgentfs-Run: {run}\n"
+        at, author = clock.local(), person(repository.top)
+        first = repository.write_commit(repository.snapshot(), base, message, author, at)
+    return Isolation(
+        repository=str(repository.top),
+        git_dir=str(repository.common),
+        base=base,
+        first=first,
+        branch=paths.branch_of(run),
+        left_behind=() if first else tuple(uncommitted[:MOST_LEFT_BEHIND]),
+    )

@@ -30,7 +30,7 @@ from agentfs.core.text import cut, first_line, inert
 from agentfs.storage.clock import Clock
 from agentfs.storage.files import JsonLines, read_lines, read_whole
 from agentfs.storage.locks import locked
-from agentfs.storage.starting import Starter
+from agentfs.storage.system import Starter
 from agentfs.storage.timing import TIMING
 
 OUTPUT_BYTES = 2000  # that are kept of what it printed

@@ -5,6 +5,7 @@ files ──read──► facts ──derive──► state ──decide──�
 └──────────── own writes are learned at once ────────────┘
 """
 
+import math
 import os
 import time
 from contextlib import suppress
@@ -16,14 +17,13 @@ from typing import Any, assert_never
 from agentfs.core import actions as acts
 from agentfs.core import paths
 from agentfs.core.each import gather_items, surprises
-from agentfs.core.facts import Facts, PlanFile, Proposal, Talk, cut_word, words_below
+from agentfs.core.facts import CallAnswered, Facts, PlanFile, Proposal, Report, Talk, cut_word, words_below
 from agentfs.core.hashing import sha256_bytes
 from agentfs.core.outcome import outcome_of
 from agentfs.core.plan_changes import changes
 from agentfs.core.plan_diff import proposal_page
 from agentfs.core.planner_calls import Pending, edit_in, rejections_in
 from agentfs.core.records import Author, Call, Failure, Result, Revision, Trigger
-from agentfs.core.reports import CallAnswered, Report
 from agentfs.core.run_state import RunState, minutes_reached, seconds_left, spent_on
 from agentfs.core.steps import StepView, rejection
 from agentfs.engine.attempts import (
@@ -40,7 +40,6 @@ from agentfs.engine.attempts import (
 )
 from agentfs.engine.driver import Driver, Job
 from agentfs.engine.goal_checks import check_goal, look_before
-from agentfs.engine.recovery import cut_off
 from agentfs.executor import questions
 from agentfs.executor.attempt import Halt, render
 from agentfs.models.base import LimitReached, ModelError, ModelSession, Unreachable
@@ -252,7 +251,7 @@ def _answer_call(call: Call, decided: str | None, state: RunState, driver: Drive
         if decided is not None:
             log.write("called", {"at": decided})  # a replay puts it in order with what ended meanwhile
         whose = paths.call_conversation(call.call)
-        deadline, late = _deadline(state, driver)
+        deadline, late = _deadline(state, driver) if decided else (math.inf, None)
         line = ModelSession(log.write, driver.budget, job.stop, deadline, driver.receives(whose), whose, late)
         started, began = driver.world.clock.stamp(), driver.world.clock.monotonic()
         answer = driver.planner.answer(call, state, driver.folder, line, partial(look_before, call.call, driver, job))
@@ -341,7 +340,7 @@ def _stop(action: acts.StopAttempt, driver: Driver) -> None:
         return
     attempt = driver.facts.attempt(action.step, action.attempt)
     if attempt.order is None:
-        driver.learn(driver.publish(cut_off(driver, action.step, attempt)))
+        driver.learn(driver.publish(driver.cut_off(action.step, attempt)))
         return
     error = Failure(kind=action.kind, message=action.why)
     if attempt.child:

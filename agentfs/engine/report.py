@@ -48,35 +48,13 @@ def turn_news(state: RunState, actions: Sequence[Action], reported: set[tuple[st
             about = {"step": view.id, "attempt": result.attempt, "status": result.status}
             yield "settled", result_line(view), about
     for action in actions:
-        if words := action_line(action, state):
-            yield _event(action), words, _about(action)
+        if news := action_news(action, state):
+            yield news
 
 
 def finished_attempts(facts: Facts) -> set[tuple[str, int]]:
     """Return the attempts that have their result: what a view that begins now need not report."""
     return {(step, one.number) for step, attempts in facts.attempts.items() for one in attempts if one.result}
-
-
-def _event(action: Action) -> str:
-    match action:
-        case acts.StartAttempt():
-            return "started"
-        case acts.IssueOrder(view=view):
-            return "started" if view.condition is None else "action"  # it may be skipped
-        case _:
-            return "action"
-
-
-def _about(action: Action) -> dict[str, Any]:
-    match action:
-        case acts.IssueOrder(view=view):
-            return {"step": view.id, "attempt": view.next}
-        case acts.StartAttempt(view=view):
-            return {"step": view.id, "attempt": view.attempt}
-        case acts.StopAttempt(step=step, attempt=attempt):
-            return {"step": step, "attempt": attempt}
-        case _:
-            return {}
 
 
 def reply_lines(state: RunState, reported: set[str]) -> list[str]:
@@ -119,29 +97,37 @@ def _again_words(view: StepView, result: Result) -> str:
     return "; retrying" if view.move == "order" else ""
 
 
-def action_line(action: Action, state: RunState) -> str | None:
-    """Return what to print for an action decided in a state; None if it speaks for itself."""
+def action_news(action: Action, state: RunState) -> News | None:
+    """Return what there is to say of an action decided in a state; None if it speaks for itself."""
     match action:
-        case acts.IssueOrder(view=view) | acts.AskPerson(view=view) if view.condition is not None:
-            return f"{view.id}: looking at its condition"  # it may be skipped
+        case acts.IssueOrder(view=view) if view.condition is not None:  # it may be skipped
+            return "action", f"{view.id}: looking at its condition", {"step": view.id, "attempt": view.next}
+        case acts.AskPerson(view=view) if view.condition is not None:
+            return "action", f"{view.id}: looking at its condition", {}
         case acts.IssueOrder(view=view):
-            return f"{view.id}: started{f' (attempt {view.next})' if view.next > 1 else ''}"
+            return _started(view.id, view.next)
         case acts.StartAttempt(view=view):
-            return f"{view.id}: started{f' (attempt {view.attempt})' if view.attempt > 1 else ''}"
+            return _started(view.id, view.attempt)
+        case acts.StopAttempt(step=step, attempt=attempt):
+            return "action", f"{step}: stopped, {action.why}", {"step": step, "attempt": attempt}
         case acts.RecordRevision():
-            return _revision_line(action, state)
+            words = _revision_line(action, state)
         case acts.AskAnswer() | acts.WriteNote() | acts.RemoveNote():
-            return f"plan: {action.why}"
+            words = f"plan: {action.why}"
         case acts.CallPlanner():
-            return _call_line(action)
+            words = _call_line(action)
         case acts.AskPerson(view=view) | acts.RecordReply(view=view):
-            return f"{view.id}: {action.why}"
-        case acts.StopAttempt(step=step):
-            return f"{step}: stopped, {action.why}"
+            words = f"{view.id}: {action.why}"
         case acts.RunGoalChecks():
-            return "running the goal's checks"
+            words = "running the goal's checks"
         case _:
             return None
+    return "action", words, {}
+
+
+def _started(step: str, attempt: int) -> News:
+    words = f"{step}: started{f' (attempt {attempt})' if attempt > 1 else ''}"
+    return "started", words, {"step": step, "attempt": attempt}
 
 
 def _revision_line(action: acts.RecordRevision, state: RunState) -> str:

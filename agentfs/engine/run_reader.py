@@ -21,7 +21,6 @@ from agentfs.core.facts import (
     Above,
     Attempt,
     Child,
-    Claim,
     Facts,
     GoalFile,
     PlanFile,
@@ -38,8 +37,8 @@ from agentfs.engine.means import FileJudge, judge_for
 from agentfs.errors import NotARun
 from agentfs.executor.attempt_log import answers_in, child_in, claim_in
 from agentfs.executor.questions import ASK_LINE
-from agentfs.storage.completeness import Completeness, signature
-from agentfs.storage.files import listing, read_output, read_whole
+from agentfs.storage.completeness import Completeness
+from agentfs.storage.files import listing, read_output, read_whole, signature
 from agentfs.storage.plan_files import LostPlan, PastPlans
 from agentfs.storage.safe_open import MOST_RECORD, NotRegular, read_regular, read_text
 from agentfs.storage.workspace import goal_path
@@ -371,24 +370,25 @@ class RunReader:
         order, torn = self._order(step, number) if ("order", 1) in shape and not done else (None, False)
         if torn and result is None:
             self.restless = True  # it may still be being written
-        claimed = ("log", 1) in shape
+        claimed, log = ("log", 1) in shape, self.folder / paths.STEPS / paths.step_file(step, number, "log")
+        may_be_run = order is None or order.tool == RUN
         attempt = Attempt(
             number,
             order=order,
             torn=torn,
             claimed=claimed,
-            claim=self._claim(step, number) if claimed and order is None and result is None else None,
+            claim=claim_in(log) if claimed and order is None and result is None else None,
             result=result,
             talks=self._talks(step, number, files, finished=result is not None),
             again=("again", 1) in shape,
-            child=self._child(step, number) if claimed and result is None and _may_be_run(order) else None,
+            child=self._child(log) if claimed and result is None and may_be_run else None,
         )
         self._groups[step, number] = (shape, attempt)
         return attempt
 
-    def _child(self, step: str, number: int) -> Child | None:
-        """Return the run that an unfinished attempt is, as far as that has come."""
-        named = child_in(self.folder / paths.STEPS / paths.step_file(step, number, "log"))
+    def _child(self, log: Path) -> Child | None:
+        """Return the run that an unfinished attempt is, by its log, as far as that has come."""
+        named = child_in(log)
         if named is None:
             return None
         run, begun = named
@@ -424,9 +424,6 @@ class RunReader:
             return Order.model_validate_json(source), False
         except ValidationError:
             return None, True
-
-    def _claim(self, step: str, number: int) -> Claim:
-        return claim_in(self.folder / paths.STEPS / paths.step_file(step, number, "log"))
 
     def _talks(self, step: str, number: int, files: list[paths.Trace], *, finished: bool) -> tuple[Talk, ...]:
         counts = sorted(count for kind, count in files if kind == "question")
@@ -475,10 +472,6 @@ def reader_for(folder: Path, settings: Settings, *, patient: bool, known: Known 
     `known`: None to read a person's own tools by their source, without running anything of theirs.
     """
     return RunReader(folder, judge_for(folder, settings, known), patient=patient)
-
-
-def _may_be_run(order: Order | None) -> bool:
-    return order is None or order.tool == RUN
 
 
 def _plan_status(folder: Path) -> str | None:

@@ -1,7 +1,10 @@
-"""Put the world of one process together: tools, sandbox, ledger, pool. Nothing here is global."""
+"""Put the world of one process together: tools, sandbox, ledger, pool; and take over the runs it drives.
+
+Nothing here is global. What a dead driver left running in a run is ended, and what it left open is recorded.
+"""
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -11,25 +14,28 @@ from typing import Literal
 from agentfs.agents.presets import PRESETS, Agent, configure_agents
 from agentfs.agents.running import secrets_in
 from agentfs.core import paths
+from agentfs.core.actions import JobKey
 from agentfs.core.config import ExecutorSettings, PlannerSettings, Settings
+from agentfs.core.facts import Attempt, Claim, Facts, Nothing, PlannerCall, Report
+from agentfs.core.hashing import sha256_bytes
 from agentfs.core.mask import Mask
 from agentfs.core.mcp import CONFIG
-from agentfs.core.records import Run, Sandbox
+from agentfs.core.records import Answer, Failure, Run, Sandbox, Usage
 from agentfs.engine import children
-from agentfs.engine.day_limit import DayLimit
-from agentfs.engine.driver import Driver, Models, World
+from agentfs.engine.driver import CUT, Driver, Job, Models, World
 from agentfs.engine.isolation import open_isolation
-from agentfs.engine.means import FileJudge, has_model, means_of, means_with, run_record, tools_in_plan
+from agentfs.engine.means import DayLimit, FileJudge, has_model, means_of, means_with, run_record, tools_in_plan
 from agentfs.engine.notify import EndNotifier, Notifier
-from agentfs.engine.recovery import take_over
 from agentfs.engine.run_reader import RunReader, reader_for
 from agentfs.errors import UserError
+from agentfs.executor.attempt import render
+from agentfs.executor.attempt_log import claim_in
 from agentfs.ledger import Ledger, LedgerError, person
 from agentfs.ledger.committer import Committer
 from agentfs.ledger.forget import Forgetting
 from agentfs.models import create_model
-from agentfs.models.base import Model
-from agentfs.places.relay import Places, opened_places
+from agentfs.models.base import Model, usage_in
+from agentfs.places.relay import Places, opened_places, wait_for_orphan
 from agentfs.planner import NEVER_A_PLANNER, Chosen, Nobody, Planner
 from agentfs.planner.model import ModelPlanner
 from agentfs.planner.one_step import OneStep
@@ -39,8 +45,10 @@ from agentfs.planner.surroundings import look_around
 from agentfs.planner.without_model import OwnSteps
 from agentfs.prompts import load_prompt
 from agentfs.storage.clock import Clock
+from agentfs.storage.files import listing, publish, read_whole
 from agentfs.storage.installation import named_files, searched_path
-from agentfs.storage.starting import Pool, Starter
+from agentfs.storage.plan_files import keep_beside
+from agentfs.storage.system import Pool, Starter
 from agentfs.storage.timing import TIMING
 from agentfs.storage.workspace import Workspace, trust_file
 from agentfs.tools import sandbox
@@ -135,7 +143,8 @@ def committing(workspace: Workspace, settings: Settings, say: Say) -> Iterator[t
     if trouble := ledger.trouble():
         raise UserError(trouble)
     author = person(workspace.runs)
-    Forgetting(workspace.runs, ledger, author).finish()
+    if os.path.lexists(workspace.runs / paths.FORGOTTEN):
+        Forgetting(workspace.runs, ledger, author).finish()
     committer = Committer(ledger, author, say, commit_logs=settings.ledger.commit_logs)
     try:
         yield committer, author
@@ -226,3 +235,104 @@ def planner_for(folder: Path, reader: RunReader, world: World, model: Planner | 
         repair=Repair(lambda run: world.executor(run, None), reader.judge.catalogue, world.workspace),
         executor=world.means.executor,
     )
+
+
+# ── taking a run over ────────────────────────────────────────────────────────────────────────────────────
+
+
+def take_over(driver: Driver) -> None:
+    """Record how what a driver before this one left open has ended, and count what it asked of models.
+
+    Nothing claims to run then that does not, but for what may still run at other places. The run's lock is held.
+    """
+    folder, facts = driver.folder, driver.facts
+    sweep(folder, {revision.plan_sha256 for revision in facts.revisions}.union(*(one.tries for one in facts.calls)))
+    for step, attempt in _left_open(facts):
+        if claim_of(folder, step, attempt).place is None:
+            finished = driver.publish(driver.cut_off(step, attempt)).result
+            driver.facts = driver.facts.with_attempt(step, replace(attempt, result=finished))
+    for one in facts.calls:
+        if one.call is not None and one.answer is None:
+            driver.facts = driver.facts.with_call(_interrupt_call(folder, one))
+        if one.checks is not None and one.call is None and not one.again and facts.outcome is None:
+            driver.facts = driver.facts.with_call(_set_aside_checks(folder, one))
+    driver.derive()
+    _take_over_orphans(driver)
+    for usage in asked_of_models(folder, driver.facts):
+        driver.budget.spent = driver.budget.spent.plus_usage(usage)
+    driver.world.committer.note(folder)
+
+
+def _left_open(facts: Facts) -> Iterator[tuple[str, Attempt]]:
+    """Yield the attempts that were made and have not ended; one that waits goes on from its files."""
+    for step, attempts in facts.attempts.items():
+        for one in attempts:
+            if one.is_unfinished and (one.claimed or one.torn) and not one.asks and not one.child:
+                yield step, one
+
+
+def claim_of(folder: Path, step: str, attempt: Attempt) -> Claim:
+    """Return what an attempt's claim says: where it runs or ran. Without one it never began, anywhere."""
+    return (
+        claim_in(folder / paths.STEPS / paths.step_file(step, attempt.number, "log")) if attempt.claimed else Claim()
+    )
+
+
+def _take_over_orphans(driver: Driver) -> None:
+    """Wait for attempts elsewhere whose driver is gone: they end themselves; then record that they were cut off."""
+    since = driver.world.clock.monotonic()
+    for step, attempt in _left_open(driver.facts):
+        if place := claim_of(driver.folder, step, attempt).place:
+            work = partial(_take_over_orphan, step, attempt, since, driver=driver)
+            driver.submit(JobKey("attempt", step, attempt.number), work, pool=driver.world.calls, place=place)
+
+
+def _take_over_orphan(step: str, attempt: Attempt, since: float, job: Job, driver: Driver) -> Report:
+    if not wait_for_orphan(job.stop, since):
+        return Nothing()
+    claim = claim_of(driver.folder, step, attempt)
+    lost = Failure(kind="interrupted", message=f"the attempt at {claim.place} was lost: its driver ended")
+    more = {"error": lost, "place": claim.place, "host": claim.host}
+    return driver.publish(driver.cut_off(step, attempt).model_copy(update=more), attempt.order)
+
+
+def asked_of_models(folder: Path, facts: Facts) -> Iterator[Usage]:
+    """Yield what the attempts that wait for a person have asked of models so far: no result says it yet."""
+    for step, attempts in facts.attempts.items():
+        for attempt in attempts:
+            log = folder / paths.STEPS / paths.step_file(step, attempt.number, "log")
+            if attempt.asks and (usage := usage_in(log)):
+                yield usage
+
+
+def sweep(folder: Path, ours: Collection[str]) -> None:
+    """Remove temp files that a dead driver left; a plan among them that nobody has seen is kept beside plan.json."""
+    for part in ("", paths.STEPS, paths.PLANNING, paths.REVISIONS):
+        for name in listing(folder / part):
+            if not name.startswith(".") or not name.endswith(".tmp") or _in_use(name):
+                continue
+            path = folder / part / name
+            source = read_whole(path)
+            if path.name.startswith(".plan.") and source and sha256_bytes(source) not in ours:
+                keep_beside(folder, source)
+            path.unlink(missing_ok=True)
+
+
+def _in_use(name: str) -> bool:
+    """Whether a living process other than this one is writing it: a command beside us, which takes no lock."""
+    pid = next((part for part in name.split(".") if part.isdigit()), "")
+    return bool(pid) and int(pid) != os.getpid() and os.path.exists(f"/proc/{pid}")
+
+
+def _set_aside_checks(folder: Path, one: PlannerCall) -> PlannerCall:
+    """Set aside what the goal's checks found: nobody was looking, and the folder may have changed since."""
+    words = b"agentfs was started again since these checks were run: they are run once more\n"
+    publish(folder / paths.PLANNING / paths.call_file(one.number, "again"), words, durable=True)
+    return replace(one, again=True)
+
+
+def _interrupt_call(folder: Path, one: PlannerCall) -> PlannerCall:
+    usage = usage_in(folder / paths.PLANNING / paths.call_file(one.number, "log"))
+    answer = Answer(call=one.number, verdict="interrupted", error=CUT, usage=usage, duration_s=0.0)
+    publish(folder / paths.PLANNING / paths.call_file(one.number, "answer"), render(answer), durable=True)
+    return replace(one, answer=answer)

@@ -319,9 +319,9 @@ class _Attempt:
                 return self._interruption(Failure(kind="interrupted", message="it was stopped while its checks ran"))
             message = join_messages(f"the {check.kind} check failed: {check_words(check)}" for check in wrong)
             return {"status": "failed", "error": Failure(kind="check", message=message, hint=hints_of(wrong))}
-        unexpected = given.surprise or surprise(
-            self.order.expects, given.output, deadline=self.context.deadline, stop=stop
-        )
+        unexpected, expects = given.surprise, self.order.expects
+        if not unexpected and expects is not None:
+            unexpected = surprise(expects, given.output, deadline=self.context.deadline, stop=stop)
         return {"status": "done", "surprising": unexpected is not None, "surprise": unexpected}
 
     def _interruption(self, failure: Failure) -> dict[str, Any]:

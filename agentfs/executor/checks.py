@@ -240,15 +240,9 @@ def _http(check: HttpCheck, context: StepContext) -> Failure | str | None:
 
 
 def surprise(
-    expects: JsonObject | bool | None,
-    output: Any,
-    *,
-    deadline: float = math.inf,
-    stop: StopSign | None = None,
+    expects: JsonObject | bool, output: Any, *, deadline: float = math.inf, stop: StopSign | None = None
 ) -> str | None:
-    """Return why an output is surprising; None if it is what the step expects, or if it expects nothing."""
-    if expects is None:
-        return None
+    """Return why an output is surprising; None if it is what the step expects."""
     until = min(deadline, time.monotonic() + TIMING.surprise)
     return mismatch(expects, output, deadline=until, stop=stop or Never())
 

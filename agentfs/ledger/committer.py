@@ -27,7 +27,7 @@ from agentfs.ledger.git import LedgerBroken, LedgerBusy, NoGit
 from agentfs.ledger.ledger import Entry, Ledger, Still, blob_sha, committable
 from agentfs.storage.files import read_whole
 from agentfs.storage.safe_open import NotRegular, names_in, read_regular, scan
-from agentfs.storage.starting import Starter
+from agentfs.storage.system import Starter
 from agentfs.storage.timing import TIMING
 from agentfs.storage.workspace import goal_path
 

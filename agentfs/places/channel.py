@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, Any, Protocol
 
-from agentfs.storage.starting import Starter
+from agentfs.storage.system import Starter
 from agentfs.storage.timing import TIMING
 
 Message = dict[str, Any]

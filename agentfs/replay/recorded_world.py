@@ -12,8 +12,8 @@ from agentfs.agents.presets import Agent
 from agentfs.core import paths
 from agentfs.core.actions import JobKey
 from agentfs.core.config import Settings
+from agentfs.core.facts import AttemptFinished, Report
 from agentfs.core.records import Order, Result, Revision, Run
-from agentfs.core.reports import AttemptFinished, Report
 from agentfs.core.run_state import Means
 from agentfs.core.tool_spec import ToolSpec, split_name
 from agentfs.engine.attempts import attempt_context, task_for
@@ -34,7 +34,7 @@ from agentfs.planner.prompt import Material
 from agentfs.prompts import load_prompt
 from agentfs.replay.playback import Killed, Playback, RecordedModel, RecordedObserver, RecordedTool
 from agentfs.replay.recording import Recording, Try
-from agentfs.storage.settings import load_settings
+from agentfs.storage.workspace import load_settings
 from agentfs.tools import text_tools
 from agentfs.tools.registry import Known, Toolbox, builtins, known_tools
 

@@ -19,15 +19,14 @@ from pathlib import Path
 from agentfs.core import actions as acts
 from agentfs.core import paths
 from agentfs.core.decide import decide
-from agentfs.core.facts import Facts
+from agentfs.core.facts import ConditionHeld, Facts, apply
 from agentfs.core.hashing import sha256_bytes
 from agentfs.core.records import Call, Order, Result, Revision
-from agentfs.core.reports import ConditionHeld, apply
 from agentfs.core.run_state import derive, used_by
 from agentfs.core.underway import without_abandoned
 from agentfs.engine.driver import Driver
 from agentfs.engine.perform import perform
-from agentfs.engine.recovery import asked_of_models
+from agentfs.engine.world import asked_of_models
 from agentfs.models.budget import Budget
 from agentfs.replay.playback import Playback
 from agentfs.replay.recorded_world import open_recorded, recorded_settings

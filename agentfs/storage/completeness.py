@@ -7,7 +7,6 @@ the writers on this machine: on a network or FUSE mount others write too, of who
 import errno
 import os
 import signal
-import stat
 import sys
 import threading
 import time
@@ -15,11 +14,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from agentfs.storage.files import Signature, signature
 from agentfs.storage.safe_open import hold_named, open_regular
 from agentfs.storage.system import libc_call
 from agentfs.storage.timing import TIMING
 
-Signature = tuple[int, int, int, int]
 _ROOM = 256  # bytes; struct statfs takes 120 at most, and begins with the number of the kind
 _WRITTEN_BEHIND = {
     0x65735546: "FUSE",
@@ -38,17 +37,6 @@ _WRITTEN_BEHIND = {
     0x786F4256: "VirtualBox",
     0xBACBACBC: "VMware",
 }
-
-
-def signature(path: Path | str) -> Signature | None:
-    """Return what changes when a file changes; None if it is no regular file."""
-    try:
-        found = os.lstat(path)
-    except OSError:
-        return None
-    if not stat.S_ISREG(found.st_mode):
-        return None
-    return (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
 def is_being_written(path: Path) -> bool | None:

@@ -4,6 +4,7 @@ import errno
 import itertools
 import json
 import os
+import stat
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -18,6 +19,7 @@ from agentfs.storage.clock import Clock
 from agentfs.storage.safe_open import MOST_RECORD, lines_of, names_in, read_regular, read_text
 from agentfs.storage.system import flags, libc_call
 
+Signature = tuple[int, int, int, int]
 _RENAME_NOREPLACE, _RENAME_EXCHANGE, _AT_FDCWD = 1, 2, -100
 _NO_UNNAMED_FILES = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT)
 _WRITE_NEW = flags("O_WRONLY", "O_CREAT", "O_EXCL", "O_CLOEXEC", "O_BINARY")
@@ -54,6 +56,17 @@ def listing(folder: Path | str) -> list[str]:
         return names_in(folder)
     except FileNotFoundError:
         return []
+
+
+def signature(path: Path | str, *, regular: bool = True) -> Signature | None:
+    """Return what changes when a file changes, or another takes its name; None if there is no such file."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    if regular and not stat.S_ISREG(found.st_mode):
+        return None
+    return (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
 def write_new(path: Path | str, content: bytes, *, durable: bool, inside: int | None = None) -> None:

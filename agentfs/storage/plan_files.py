@@ -119,7 +119,7 @@ def _put_back(folder: Path, file: DisplacedFile, saved: bytes) -> list[Displaced
     """Put a save that missed plan.json into it, or beside it if plan.json has been edited since."""
     plan = folder / paths.PLAN
     current = read_whole(plan) if plan.is_file() else None
-    latest = _last_revision(folder)
+    latest = last_revision(folder)
     if current is not None and current == latest:
         placed, another = install(plan, saved, current)
         if placed:
@@ -145,7 +145,8 @@ def keep_beside(folder: Path, saved: bytes) -> Path:
             return path
 
 
-def _last_revision(folder: Path) -> bytes | None:
+def last_revision(folder: Path) -> bytes | None:
+    """Return the plan of the last revision, byte for byte; None: there is none."""
     parsed = map(paths.parse_revision_file, listing(folder / paths.REVISIONS))
     numbers = [found[0] for found in parsed if found and found[1] == "plan"]
     return read_whole(folder / paths.REVISIONS / paths.revision_plan_file(max(numbers))) if numbers else None

@@ -1,4 +1,4 @@
-"""A workspace on disk: find it, make it, trust it, and find runs in it."""
+"""A workspace on disk: find it, read its settings, trust it, and find runs in it."""
 
 import hashlib
 import json
@@ -8,12 +8,16 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from agentfs.core import paths
-from agentfs.core.problems import did_you_mean
-from agentfs.errors import NotARun, UserError
+from agentfs.core.problems import Rejected, did_you_mean
+from agentfs.errors import BadFile, NotARun, UserError
 from agentfs.storage.locks import own_folder
-from agentfs.storage.safe_open import read_regular, scan, subfolders
+from agentfs.storage.safe_open import MOST_RECORD, read_regular, scan, subfolders
+
+if TYPE_CHECKING:
+    from agentfs.core.config import Settings
 
 _MOST_SECRET = 1000  # bytes
 _MOST_TRUSTED = 16_000_000
@@ -85,6 +89,61 @@ def find_workspace(start: Path) -> Workspace | None:
         if (folder / paths.SETTINGS).is_file():
             return Workspace(folder)
     return None
+
+
+# ── settings: what reads them needs pydantic, and not every command does ──────────────────────────────────
+
+
+def load_settings(path: Path, environment: Mapping[str, str]) -> "Settings":
+    """Return the settings of a workspace, with AGENTFS_… variables laid over them; raise BadFile or UserError."""
+    from agentfs.core.documents import read_toml
+    from agentfs.core.plan_check import check_settings
+
+    source = b""
+    try:
+        source = read_regular(path, MOST_RECORD)
+        document = read_toml(source)
+        check_settings(document)  # the file first, so that its problems point into it
+        return check_settings(document.with_value(_with_variables(document.value, environment)))
+    except Rejected as rejected:
+        raise BadFile(str(path), rejected.problems, source) from None
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def default_settings(environment: Mapping[str, str]) -> "Settings":
+    """Return the settings of a workspace that is made now."""
+    from agentfs.core.documents import Document
+    from agentfs.core.plan_check import check_settings
+
+    return check_settings(Document(_with_variables({}, environment)))
+
+
+def _with_variables(value: dict[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
+    """Return the settings with AGENTFS_LIMITS_PARALLEL=8 and its like laid over them."""
+    from agentfs.core.config import ON_WAIT_VARIABLES, setting_variables
+
+    known = dict(setting_variables())
+    merged: dict[str, Any] = json.loads(json.dumps(value))
+    for name, text in sorted(environment.items()):
+        if not name.startswith("AGENTFS_") or name in ON_WAIT_VARIABLES:
+            continue
+        if name not in known:
+            raise UserError(f"{name} is no setting ({did_you_mean(name, known, 'see docs/format.md for the names')})")
+        *tables, key = known[name]
+        place = merged
+        for table in tables:
+            place = place.setdefault(table, {})
+        place[key] = _value(text)
+    return merged
+
+
+def _value(text: str) -> Any:
+    """Return what a variable says: a number, true, false or a list is what it looks like; anything else is text."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 # ── trust ─────────────────────────────────────────────────────────────────────────────────────────────────

@@ -14,7 +14,7 @@ from agentfs.models.base import Model, ModelSession
 from agentfs.storage.clock import Clock
 from agentfs.storage.files import StepsFolder
 from agentfs.storage.safe_open import Refused
-from agentfs.storage.starting import Starter
+from agentfs.storage.system import Starter
 from agentfs.tools.process import ProcessMark, StopSign
 
 USUAL = TimeLimit(600)

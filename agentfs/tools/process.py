@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from agentfs.storage.starting import Starter
+from agentfs.storage.system import Starter
 from agentfs.storage.timing import TIMING
 
 T = TypeVar("T")

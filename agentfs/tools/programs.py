@@ -18,7 +18,7 @@ from agentfs.core.excerpts import with_output
 from agentfs.core.records import Failure, JsonObject
 from agentfs.core.tool_spec import ToolSpec
 from agentfs.storage.safe_open import Refused
-from agentfs.storage.starting import NONE_LEFT, is_shortage
+from agentfs.storage.system import NONE_LEFT, is_shortage
 from agentfs.tools import launch
 from agentfs.tools.base import StepContext, ToolResult, closed_schema, fail
 from agentfs.tools.launch import Finished, GaveUp, Listener, NotStarted, start, watch

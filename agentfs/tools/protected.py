@@ -24,7 +24,7 @@ from agentfs.storage import installation
 from agentfs.storage.installation import find_program, searched_path, workspaces_above
 from agentfs.storage.locks import OWN
 from agentfs.storage.safe_open import Refused, reading
-from agentfs.storage.starting import Starter
+from agentfs.storage.system import Starter
 from agentfs.storage.timing import TIMING
 from agentfs.tools.base import Confinement
 

@@ -21,7 +21,7 @@ from agentfs.core.paths import SETTINGS
 from agentfs.core.records import Sandbox
 from agentfs.core.tool_spec import ToolSpec
 from agentfs.errors import AgentfsError
-from agentfs.storage.settings import load_settings
+from agentfs.storage.workspace import load_settings
 from agentfs.tools import text_tools
 from agentfs.tools.base import Tool
 from agentfs.tools.files import FILE_TOOLS

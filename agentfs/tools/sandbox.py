@@ -24,7 +24,7 @@ from typing import assert_never
 from agentfs.core.paths import inside
 from agentfs.storage.installation import find_program, why_missing, workspaces_above
 from agentfs.storage.safe_open import READABLE, hold_folder, identity, resolve_links_of_others
-from agentfs.storage.starting import Starter, is_shortage
+from agentfs.storage.system import Starter, is_shortage
 from agentfs.storage.timing import TIMING
 from agentfs.storage.workspace import trusted_roots
 from agentfs.tools.base import Confinement

@@ -19,7 +19,7 @@ from agentfs.core.records import JsonObject
 from agentfs.core.tool_spec import ToolSpec
 from agentfs.core.values import NotJson, json_value
 from agentfs.storage.safe_open import Refused
-from agentfs.storage.starting import Starter
+from agentfs.storage.system import Starter
 from agentfs.storage.timing import TIMING
 from agentfs.tools.addresses import ALLOW, Forbidden, Resolve, Target, parse_target, reachable
 from agentfs.tools.base import StepContext, ToolResult, closed_schema, fail

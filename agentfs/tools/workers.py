@@ -22,7 +22,7 @@ from agentfs.core.mask import Mask
 from agentfs.core.records import Failure
 from agentfs.storage.files import StepsFolder
 from agentfs.storage.safe_open import Refused
-from agentfs.storage.starting import Pool, Starter
+from agentfs.storage.system import Pool, Starter
 from agentfs.storage.timing import TIMING
 from agentfs.tools.base import Confinement, StepContext, ToolResult, fail
 from agentfs.tools.launch import OUTPUT_CAP, GaveUp, NotStarted, Started, start

@@ -19,7 +19,7 @@ from agentfs.core.text import inert, plural
 from agentfs.daemon.reporter import Reporter
 from agentfs.engine.report import (
     Resting,
-    action_line,
+    action_news,
     closing_words,
     ended_words,
     failures,
@@ -245,8 +245,8 @@ class LiveReporter(Reporter):
     def report_turn(self, driver: "Driver", reported: set[tuple[str, int]]) -> None:
         super().report_turn(driver, reported)
         for action in driver.actions:
-            if isinstance(action, WriteNote) and (words := action_line(action, driver.state)):
-                self._keep(words, driver.facts.run.run)
+            if isinstance(action, WriteNote) and (news := action_news(action, driver.state)):
+                self._keep(news[1], driver.facts.run.run)
         self._screen.changed()
 
     def report_end(self, driver: "Driver") -> None:

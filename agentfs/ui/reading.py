@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from agentfs.core.goal_file import ParsedGoal
     from agentfs.core.run_state import RunState
     from agentfs.core.steps import StepView
-    from agentfs.engine.day_limit import DayLimit
+    from agentfs.engine.means import DayLimit
 
 
 ENDS = ("done", "failed", "cancelled")
@@ -234,7 +234,7 @@ class RunScanner:
 
     @cached_property
     def day(self) -> "DayLimit":
-        from agentfs.engine.day_limit import DayLimit
+        from agentfs.engine.means import DayLimit
 
         return DayLimit(self.workspace, os.environ, Clock())
 
@@ -310,8 +310,7 @@ def read_run(
     from pydantic import ValidationError
 
     from agentfs.core.run_state import derive
-    from agentfs.engine.day_limit import DayLimit
-    from agentfs.engine.means import means_of, means_with
+    from agentfs.engine.means import DayLimit, means_of, means_with
     from agentfs.engine.run_reader import reader_for
     from agentfs.errors import NotARun
 
@@ -337,7 +336,7 @@ def read_run(
 def settings_of(workspace: Workspace) -> "tuple[Settings, str | None]":
     """Return the settings; the defaults and what is wrong, if the file is not valid."""
     from agentfs.core.config import Settings
-    from agentfs.storage.settings import load_settings
+    from agentfs.storage.workspace import load_settings
 
     try:
         return load_settings(workspace.settings, dict(os.environ)), None

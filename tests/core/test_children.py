@@ -8,10 +8,9 @@ import pytest
 
 from agentfs.core import actions as acts
 from agentfs.core.decide import decide
-from agentfs.core.facts import RUN, Above, Attempt, Child, Facts
+from agentfs.core.facts import RUN, Above, Attempt, Child, ChildNamed, Facts, apply
 from agentfs.core.outcome import outcome_of
 from agentfs.core.records import Parent
-from agentfs.core.reports import ChildNamed, apply
 from agentfs.core.run_state import derive
 from agentfs.core.underway import Underway
 from tests.builders import NOW, a_plan, a_revision, a_step, an_order, facts, means

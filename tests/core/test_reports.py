@@ -2,9 +2,8 @@
 
 from dataclasses import replace
 
-from agentfs.core.facts import Attempt, PlannerCall, Talk
-from agentfs.core.records import Answer, GoalChecks
-from agentfs.core.reports import (
+from agentfs.core.facts import (
+    Attempt,
     AttemptAsked,
     AttemptFinished,
     CallAnswered,
@@ -13,8 +12,11 @@ from agentfs.core.reports import (
     Nothing,
     OrderIssued,
     OrderTaken,
+    PlannerCall,
+    Talk,
     apply,
 )
+from agentfs.core.records import Answer, GoalChecks
 from agentfs.core.run_state import derive
 from tests.builders import a_call, a_plan, a_result, a_step, an_order, facts, means
 

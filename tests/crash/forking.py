@@ -25,9 +25,8 @@ from agentfs.ledger import committer
 from agentfs.storage import completeness
 from agentfs.storage.dropped_goals import StillChanging
 from agentfs.storage.locks import locked
-from agentfs.storage.settings import load_settings
 from agentfs.storage.timing import TIMING
-from agentfs.storage.workspace import Workspace, ended_runs, open_runs
+from agentfs.storage.workspace import Workspace, ended_runs, load_settings, open_runs
 from tests import warm
 from tests.drives import Quiet
 from tests.workspaces import Place

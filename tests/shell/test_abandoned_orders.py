@@ -7,8 +7,7 @@ import pytest
 
 from agentfs.engine.foreground import Stop, drive
 from agentfs.engine.world import open_driver, open_world
-from agentfs.storage.settings import load_settings
-from agentfs.storage.workspace import Workspace
+from agentfs.storage.workspace import Workspace, load_settings
 from tests.drives import Quiet
 from tests.workspaces import Place
 

@@ -192,10 +192,6 @@ def test_unique_items_are_told_in_linear_time(items: list[Any], unique: bool) ->
     assert time.process_time() - began < 5
 
 
-def test_nothing_expected_is_never_surprising() -> None:
-    assert surprise(None, {"any": "thing"}) is None
-
-
 def test_a_judge_needs_a_model(tmp_path: Path) -> None:
     check = {"kind": "judge", "condition": "it is good"}
 

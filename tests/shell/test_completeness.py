@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from agentfs.storage.completeness import Completeness, is_being_written, shared_filesystem, signature
+from agentfs.storage.completeness import Completeness, is_being_written, shared_filesystem
+from agentfs.storage.files import signature
 from agentfs.storage.timing import TIMING
 from tests.mounts import mirrored
 

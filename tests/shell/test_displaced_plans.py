@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agentfs.engine.recovery import sweep
+from agentfs.engine.world import sweep
 from agentfs.storage.completeness import Completeness
 from agentfs.storage.plan_files import DisplacedFile, install, look_after
 from agentfs.storage.timing import TIMING

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from agentfs.core.records import Failure, Sandbox
-from agentfs.storage.starting import NONE_LEFT, ROOM_AGAIN, Starter
+from agentfs.storage.system import NONE_LEFT, ROOM_AGAIN, Starter
 from agentfs.storage.timing import TIMING
 from agentfs.tools import launch
 from agentfs.tools.launch import Finished

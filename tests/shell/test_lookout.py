@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from agentfs.engine.lookout import Glance, Lookout, glance
+from agentfs.engine.driver import Glance, Lookout, glance
 from agentfs.storage.timing import Timing
 from tests.shell.test_managed_runs import make_run
 
@@ -45,7 +45,7 @@ class Looked:
 def test_an_active_run_is_read_again_for_what_people_write_and_later_for_anything(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agentfs.engine.lookout.TIMING", Timing())
+    monkeypatch.setattr("agentfs.engine.driver.TIMING", Timing())
     driver = Looked(make_run(tmp_path, "job"))
     lookout = Lookout(driver, Glance((), (), {}), acted_at=0.0, read_at=0.0)  # type: ignore[arg-type]
     for part in ("steps", "planning"):

@@ -25,8 +25,7 @@ from agentfs.daemon.runs import (
 from agentfs.engine.driver import Driver
 from agentfs.engine.foreground import Stop, drive
 from agentfs.engine.world import open_driver, open_world
-from agentfs.storage.settings import load_settings
-from agentfs.storage.workspace import Workspace, ended_runs
+from agentfs.storage.workspace import Workspace, ended_runs, load_settings
 from tests.drives import Quiet
 from tests.workspaces import Place
 

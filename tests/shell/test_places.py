@@ -28,7 +28,7 @@ from agentfs.places.dask_place import Connection, DaskLine, DaskPlace
 from agentfs.places.relay import Lost, Relay
 from agentfs.storage.clock import Clock
 from agentfs.storage.files import StepsFolder
-from agentfs.storage.starting import Starter
+from agentfs.storage.system import Starter
 from agentfs.storage.timing import Timing
 from agentfs.tools.base import Confinement
 from agentfs.tools.process import ProcessMark, boot_id, read_stat

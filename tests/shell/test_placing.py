@@ -9,7 +9,7 @@ from agentfs.engine.driver import Driver
 from agentfs.engine.foreground import Stop
 from agentfs.engine.perform import turn
 from agentfs.engine.world import open_driver, open_world
-from agentfs.storage.settings import load_settings
+from agentfs.storage.workspace import load_settings
 from tests.drives import Driven
 from tests.workspaces import wait_for
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agentfs.core.run_state import Reached
-from agentfs.engine.day_limit import DayLimit
+from agentfs.engine.means import DayLimit
 from agentfs.storage.clock import Clock, format_moment
 from agentfs.storage.workspace import Workspace
 from agentfs.testing import ScriptedServer

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from agentfs.core.spans import span_id, trace_id
+from agentfs.core.paths import span_id, trace_id
 from tests.workspaces import Place, wait_for
 
 RECORDED = Path(__file__).parents[1] / "recordings" / "loop"
