@@ -31,7 +31,7 @@ from agentfs.core.near_misses import CLOSE_FENCE, Known, find_near_miss, outside
 from agentfs.core.paths import STEP_ID, plain_name
 from agentfs.core.problems import Locate, Place, Places, Problem, Rejected, did_you_mean, shift_places
 from agentfs.core.records import JsonObject
-from agentfs.core.references import Reference, find, problem_with, walk
+from agentfs.core.references import Reference, find, problem_with, texts_in
 from agentfs.core.step_lines import Draft, read_form
 from agentfs.core.tool_spec import Catalogue, ToolSpec, split_name
 
@@ -378,11 +378,10 @@ class _Use:
 
 def _references(step: Mapping[str, Any]) -> Iterator[_Use]:
     """Yield where a step refers to another, and to which."""
-    for name in ("each", "input", "when", "needs", "checks"):
-        for pointer, text in walk(step.get(name), f"/{name}"):
-            for reference in find(text):
-                if reference.step:
-                    yield _Use(reference.step, pointer, text, reference)
+    for pointer, text in texts_in(step):
+        for reference in find(text):
+            if reference.step:
+                yield _Use(reference.step, pointer, text, reference)
 
 
 # ── what can be wrong with them ───────────────────────────────────────────────────────────────────────────
