@@ -4,7 +4,7 @@ A sum in which one part is unknown is unknown: a price that nobody knows never c
 """
 
 from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
 from typing import Any
 
@@ -28,15 +28,7 @@ class Spend:
     seconds: float | None = 0.0  # waited for models
 
     def __add__(self, other: "Spend") -> "Spend":
-        return Spend(
-            requests=self.requests + other.requests,
-            input_tokens=self.input_tokens + other.input_tokens,
-            cached_tokens=self.cached_tokens + other.cached_tokens,
-            output_tokens=self.output_tokens + other.output_tokens,
-            reasoning_tokens=_both(self.reasoning_tokens, other.reasoning_tokens),
-            cost_usd=_both(self.cost_usd, other.cost_usd),
-            seconds=_both(self.seconds, other.seconds),
-        )
+        return Spend(*(_both(getattr(self, one.name), getattr(other, one.name)) for one in fields(self)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,21 +68,28 @@ class Costs:
 
 def asked_in(entries: Iterable[Mapping[str, Any]]) -> Iterator[Asked]:
     """Yield every request of a log; one that nobody saw the end of counts too, its cost unknown."""
-    waiting: Asked | None = None
+    for request, reply in requests_in(entries):
+        role, model = _text(request.get("role")) or "executor", _text(request.get("model"))
+        at = _text(reply.get("at")) or _text(request.get("at"))
+        yield Asked(role, model, _read_spend(reply) if reply else _UNSEEN, at)
+
+
+def requests_in(entries: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """Yield what a log says was asked of models, each with its reply, which is empty where nobody saw one."""
+    asked: Mapping[str, Any] | None = None
     for entry in entries:
         match entry.get("event"):
             case "request":
-                if waiting:
-                    yield waiting
-                role, model = _text(entry.get("role")) or "executor", _text(entry.get("model"))
-                waiting = Asked(role, model, _UNSEEN, _text(entry.get("at")))
-            case "reply" | "failed" if waiting:
-                yield replace(waiting, spend=_read_spend(entry), at=_text(entry.get("at")) or waiting.at)
-                waiting = None
+                if asked is not None:
+                    yield asked, {}
+                asked = entry
+            case "reply" | "failed" if asked is not None:
+                yield asked, entry
+                asked = None
             case _:
                 pass
-    if waiting:
-        yield waiting
+    if asked is not None:
+        yield asked, {}
 
 
 _UNSEEN = Spend(requests=1, reasoning_tokens=None, cost_usd=None, seconds=None)

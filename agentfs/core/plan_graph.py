@@ -55,13 +55,18 @@ class PlanGraph:
 
     def ancestors(self, step: str) -> frozenset[str]:
         """Return every step that this one comes after, however far back."""
-        found: set[str] = set()
-        ahead = list(self.needs[step])
-        while ahead:
-            if (one := ahead.pop()) not in found:
-                found.add(one)
-                ahead.extend(self.needs[one])
-        return frozenset(found)
+        return frozenset(reach(self.needs[step], self.needs))
+
+
+def reach(begin: Iterable[T], onward: Mapping[T, Iterable[T]]) -> set[T]:
+    """Return all that can be come to from these, with these."""
+    found: set[T] = set()
+    ahead = list(begin)
+    while ahead:
+        if (one := ahead.pop()) not in found:
+            found.add(one)
+            ahead.extend(onward.get(one, ()))
+    return found
 
 
 def find_referred(step: Step) -> frozenset[str]:

@@ -241,11 +241,8 @@ def _take_changes(
         if name not in before:
             own[name] = step
         elif name in own:
-            was, mine = before[name], own[name]
-            changed = {field for field in FIELDS if not same(field, was.get(field), step.get(field))}
-            taken = {field for field in changed if of_edits or same(field, was.get(field), mine.get(field))}
-            own[name] = {field: value for field, value in mine.items() if field not in taken}
-            own[name] |= {field: step[field] for field in taken if step.get(field) is not None}
+            mine, theirs = (own[name], step) if of_edits else (step, own[name])  # the second has its way
+            own[name], _ = _merged_fields(name, before[name], mine, theirs, whole=False)
 
 
 # ── what an answer comes to on top of the present plan, and why a person is asked ──────────────────────
