@@ -71,7 +71,8 @@ def asked_in(entries: Iterable[Mapping[str, Any]]) -> Iterator[Asked]:
     for request, reply in requests_in(entries):
         role, model = _text(request.get("role")) or "executor", _text(request.get("model"))
         at = _text(reply.get("at")) or _text(request.get("at"))
-        yield Asked(role, model, _read_spend(reply) if reply else _UNSEEN, at)
+        reasoning = _count(reply.get("reasoning_tokens")) if reply else None
+        yield Asked(role, model, _read_spend(reply.get("usage"), 1, reasoning, _amount(reply.get("seconds"))), at)
 
 
 def requests_in(entries: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
@@ -92,28 +93,18 @@ def requests_in(entries: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Mapping[
         yield asked, {}
 
 
-_UNSEEN = Spend(requests=1, reasoning_tokens=None, cost_usd=None, seconds=None)
-
-
-def _read_spend(entry: Mapping[str, Any]) -> Spend:
-    usage = entry.get("usage")
+def _read_spend(usage: Any, requests: int, reasoning: int | None, seconds: float | None) -> Spend:
     usage = usage if isinstance(usage, Mapping) else {}
-    return Spend(
-        requests=1,
-        **{name: _count(usage.get(name)) for name in ("input_tokens", "cached_tokens", "output_tokens")},
-        reasoning_tokens=_count(entry.get("reasoning_tokens")),
-        cost_usd=_amount(usage.get("cost_usd")),
-        seconds=_amount(entry.get("seconds")),
-    )
+    counts = {name: _count(usage.get(name)) for name in ("input_tokens", "cached_tokens", "output_tokens")}
+    cost = _amount(usage.get("cost_usd"))
+    return Spend(requests, **counts, reasoning_tokens=reasoning, cost_usd=cost, seconds=seconds)
 
 
 def asked_by(usage: Any, at: str | None = None) -> Iterator[Asked]:
     """Yield what a result's `usage` says, where there is no log to ask; it does not tell of waiting or reasoning."""
     if isinstance(usage, Mapping):
-        counts = {name: _count(usage.get(name)) for name in ("input_tokens", "cached_tokens", "output_tokens")}
-        spend = Spend(_count(usage.get("requests")), **counts, reasoning_tokens=None, seconds=None)
-        known = replace(spend, cost_usd=_amount(usage.get("cost_usd")))
-        yield Asked(_text(usage.get("role")) or "executor", _text(usage.get("model")), known, at)
+        spend = _read_spend(usage, _count(usage.get("requests")), None, None)
+        yield Asked(_text(usage.get("role")) or "executor", _text(usage.get("model")), spend, at)
 
 
 def costs_of(conversations: Iterable[Conversation]) -> Costs:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pydantic import JsonValue
 
-from agentfs.core import paths
+from agentfs.core import paths, schedule
 from agentfs.core.documents import Document, decode_text, read_json, read_yaml
 from agentfs.core.excerpts import one_line
 from agentfs.core.hashing import PLAN_SCHEMA, check_value, in_order, present_fields, spell_out
@@ -357,7 +357,7 @@ def _check(check: Any) -> Any:
 
 
 FIELDS = ("uses", "params", "name", "limits", "approve")
-_ALSO = ("schedule", "timezone", "overlap", "catch_up")  # of one in schedules/
+_KNOWN = (*FIELDS, *schedule.FIELDS)  # the latter of one in schedules/
 RUNBOOKS = "runbooks"
 APPROVE_ORDER: tuple[Approve, ...] = ("never", "plan", "always")  # the loosest first
 
@@ -390,7 +390,7 @@ def read_request(source: bytes, filename: str) -> Request | None:
         return None
     value = present_fields(document.value)
     value.pop("$schema", None)
-    fields = check_goal(document.with_value({name: one for name, one in value.items() if name in FIELDS + _ALSO}))
+    fields = check_goal(document.with_value({name: one for name, one in value.items() if name in _KNOWN}))
     problems = [*_beside(value), *uses_problems(fields.uses or "", "/uses")]
     if problems:
         raise Rejected([document.place(one) for one in problems])
@@ -399,7 +399,7 @@ def read_request(source: bytes, filename: str) -> Request | None:
 
 def _beside(value: Mapping[str, object]) -> Iterator[Problem]:
     for name in value:
-        if name not in FIELDS + _ALSO:
+        if name not in _KNOWN:
             fix = f"a goal that uses another may have {', '.join(FIELDS)}; the rest is in that one"
             yield Problem(f"{name!r} cannot be beside 'uses'", fix, f"/{name}", in_name=True)
 

@@ -245,7 +245,7 @@ def _fallback(draft: Draft, given: LineValue) -> None:
         draft.kind = "instead" if given.form.keyword == "instead of" else "cleanup"
 
 
-def _one(parse: Callable[[str], Any], what: str) -> Callable[[Draft, LineValue], None]:
+def _reader(parse: Callable[[str], Any], what: str) -> Callable[[Draft, LineValue], None]:
     """Return how a form is read that takes one value of a kind; `parse` returns nothing for what is none."""
 
     def read(draft: Draft, given: LineValue) -> None:
@@ -263,10 +263,6 @@ def _agent_name(value: str) -> str | None:
 
 def _on_failure(value: str) -> str | None:
     return value.lower() if value.lower() in ("stop", "continue", "replan") else None
-
-
-def _text(draft: Draft, given: LineValue) -> None:
-    draft.put(given.form.field, given.value, given.place)
 
 
 def _flag(value: bool) -> Callable[[Draft, LineValue], None]:
@@ -312,7 +308,7 @@ LINES = (
               "is tried again (`limits.attempts`, 2)",
         write="write a whole number: retries: 2, or retries: 3 every 10s",
         also=("retry",)),
-    LineForm("timeout", "timeout: 90s", "timeout_s", _one(_seconds, "a length of time"),
+    LineForm("timeout", "timeout: 90s", "timeout_s", _reader(_seconds, "a length of time"),
         means="`s`, `m`, `h`, `1m30s`; without it 600 s",
         write="write timeout: 90s, 5m, 1h or 1m30s",
         also=("time limit",)),
@@ -328,7 +324,7 @@ LINES = (
         means="once done or cut off it runs again only with a person's permission",
         write="write not repeatable on a line of its own",
         also=("unrepeatable", "non repeatable", "not idempotent")),
-    LineForm("on failure", "on failure: stop", "on_failure", _one(_on_failure, "stop, continue or replan"),
+    LineForm("on failure", "on failure: stop", "on_failure", _reader(_on_failure, "stop, continue or replan"),
         means="or `continue`: what depends on it runs all the same; or `replan`, the default",
         write="write on failure: stop, continue or replan",
         also=("on error", "if it fails")),
@@ -342,20 +338,20 @@ LINES = (
               "reject it; the run ends failed",
         write="name one step by its id: on failure of: a",
         also=("on error of", "clean up of", "cleanup of")),
-    LineForm("why", "why: words", "why", _text, takes="words",
+    LineForm("why", "why: words", "why", _reader(str, "text"), takes="words",
         means="why the step is there. For people",
         write="write why: and the reason"),
-    LineForm("success", "success: words", "success_condition", _text, takes="words",
+    LineForm("success", "success: words", "success_condition", _reader(str, "text"), takes="words",
         means="when the step counts as done. For people, and for a model that does the step",
         write="write success: and when the step counts as done"),
     LineForm("tools", "tools: shell, read_file", "tools", _tools, names="tools",
         means="for a step with no fence, which [a model does](executor.md)",
         write="name tools: tools: shell, read_file"),
-    LineForm("place", "place: NAME", "place", _text,
+    LineForm("place", "place: NAME", "place", _reader(str, "text"),
         means="where the step runs: a [place](places.md) of the settings",
         write="name a place of [places]: place: cluster",
         also=("runs on",)),
-    LineForm("agent", "agent: codex", "agent", _one(_agent_name, "an agent's name"),
+    LineForm("agent", "agent: codex", "agent", _reader(_agent_name, "an agent's name"),
         means="a [coding agent](agents.md) does it: the prose is its task. No fence",
         write="name one agent: agent: codex",
         also=("coding agent",)),
