@@ -8,6 +8,7 @@ from agentfs.core.records import (
     ID_PATTERN,
     Amount,
     Approve,
+    Count,
     Counter,
     JsonObject,
     Mode,
@@ -135,12 +136,12 @@ class PlaceSettings(Record):
 class LimitSettings(Record):
     """[limits]"""
 
-    replans: Annotated[int, Field(ge=0)] = Field(3, description="Calls after a failure or surprise")
+    replans: Count = Field(3, description="Calls after a failure or surprise")
     attempts: Counter = Field(2, description="Tries at a step that is repeatable or done by a model; others have 1")
     parallel: Counter = Field(4, description="Attempts at once, over all runs one process drives")
     steps: Counter = Field(200, description="Steps a stepwise run may have")
-    requests: Annotated[int, Field(ge=0)] = Field(300, description="Requests to models")
-    tokens: Annotated[int, Field(ge=0)] = Field(2_000_000, description="Tokens, in and out, over all models")
+    requests: Count = Field(300, description="Requests to models")
+    tokens: Count = Field(2_000_000, description="Tokens, in and out, over all models")
     cost_usd: Amount = Field(5.0, description="Money spent on models")
     minutes: Amount = Field(120, description="Time in which a step ran or a model planned; waiting is free")
     day_usd: Amount | None = Field(

@@ -42,8 +42,8 @@ def mismatch(schema: Any, value: Any) -> str | None:
     from referencing.exceptions import Unresolvable
 
     try:
-        _validator_class().check_schema(schema)
-        error = best_match(_validator_class()(schema, registry=Registry()).iter_errors(value))
+        validator_class().check_schema(schema)
+        error = best_match(validator_class()(schema, registry=Registry()).iter_errors(value))
     except SchemaError as invalid:
         return f"the schema itself is wrong: {_short(invalid.message)}"
     except Unresolvable as missing:
@@ -59,14 +59,15 @@ def mismatch(schema: Any, value: Any) -> str | None:
 
 
 @cache
-def _validator_class() -> Any:
+def validator_class() -> Any:
+    """Return jsonschema's validator, in linear time throughout."""
     from jsonschema import Draft202012Validator, validators
 
     extend: Any = validators.extend  # it has no types of its own
-    return extend(Draft202012Validator, {"uniqueItems": unique_items})
+    return extend(Draft202012Validator, {"uniqueItems": _unique_items})
 
 
-def unique_items(validator: Any, wanted: Any, value: Any, _schema: Any) -> Iterator[Any]:
+def _unique_items(validator: Any, wanted: Any, value: Any, _schema: Any) -> Iterator[Any]:
     """`uniqueItems` in linear time; jsonschema's own compares each with each where they cannot be sorted."""
     from jsonschema import ValidationError
 

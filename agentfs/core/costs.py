@@ -4,7 +4,7 @@ A sum in which one part is unknown is unknown: a price that nobody knows never c
 """
 
 from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
 from typing import Any
 
@@ -28,15 +28,7 @@ class Spend:
     seconds: float | None = 0.0  # waited for models
 
     def __add__(self, other: "Spend") -> "Spend":
-        return Spend(
-            requests=self.requests + other.requests,
-            input_tokens=self.input_tokens + other.input_tokens,
-            cached_tokens=self.cached_tokens + other.cached_tokens,
-            output_tokens=self.output_tokens + other.output_tokens,
-            reasoning_tokens=_both(self.reasoning_tokens, other.reasoning_tokens),
-            cost_usd=_both(self.cost_usd, other.cost_usd),
-            seconds=_both(self.seconds, other.seconds),
-        )
+        return Spend(*(_both(getattr(self, one.name), getattr(other, one.name)) for one in fields(self)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,45 +68,43 @@ class Costs:
 
 def asked_in(entries: Iterable[Mapping[str, Any]]) -> Iterator[Asked]:
     """Yield every request of a log; one that nobody saw the end of counts too, its cost unknown."""
-    waiting: Asked | None = None
+    for request, reply in requests_in(entries):
+        role, model = _text(request.get("role")) or "executor", _text(request.get("model"))
+        at = _text(reply.get("at")) or _text(request.get("at"))
+        reasoning = _count(reply.get("reasoning_tokens")) if reply else None
+        yield Asked(role, model, _read_spend(reply.get("usage"), 1, reasoning, _amount(reply.get("seconds"))), at)
+
+
+def requests_in(entries: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """Yield what a log says was asked of models, each with its reply, which is empty where nobody saw one."""
+    asked: Mapping[str, Any] | None = None
     for entry in entries:
         match entry.get("event"):
             case "request":
-                if waiting:
-                    yield waiting
-                role, model = _text(entry.get("role")) or "executor", _text(entry.get("model"))
-                waiting = Asked(role, model, _UNSEEN, _text(entry.get("at")))
-            case "reply" | "failed" if waiting:
-                yield replace(waiting, spend=_read_spend(entry), at=_text(entry.get("at")) or waiting.at)
-                waiting = None
+                if asked is not None:
+                    yield asked, {}
+                asked = entry
+            case "reply" | "failed" if asked is not None:
+                yield asked, entry
+                asked = None
             case _:
                 pass
-    if waiting:
-        yield waiting
+    if asked is not None:
+        yield asked, {}
 
 
-_UNSEEN = Spend(requests=1, reasoning_tokens=None, cost_usd=None, seconds=None)
-
-
-def _read_spend(entry: Mapping[str, Any]) -> Spend:
-    usage = entry.get("usage")
+def _read_spend(usage: Any, requests: int, reasoning: int | None, seconds: float | None) -> Spend:
     usage = usage if isinstance(usage, Mapping) else {}
-    return Spend(
-        requests=1,
-        **{name: _count(usage.get(name)) for name in ("input_tokens", "cached_tokens", "output_tokens")},
-        reasoning_tokens=_count(entry.get("reasoning_tokens")),
-        cost_usd=_amount(usage.get("cost_usd")),
-        seconds=_amount(entry.get("seconds")),
-    )
+    counts = {name: _count(usage.get(name)) for name in ("input_tokens", "cached_tokens", "output_tokens")}
+    cost = _amount(usage.get("cost_usd"))
+    return Spend(requests, **counts, reasoning_tokens=reasoning, cost_usd=cost, seconds=seconds)
 
 
 def asked_by(usage: Any, at: str | None = None) -> Iterator[Asked]:
     """Yield what a result's `usage` says, where there is no log to ask; it does not tell of waiting or reasoning."""
     if isinstance(usage, Mapping):
-        counts = {name: _count(usage.get(name)) for name in ("input_tokens", "cached_tokens", "output_tokens")}
-        spend = Spend(_count(usage.get("requests")), **counts, reasoning_tokens=None, seconds=None)
-        known = replace(spend, cost_usd=_amount(usage.get("cost_usd")))
-        yield Asked(_text(usage.get("role")) or "executor", _text(usage.get("model")), known, at)
+        spend = _read_spend(usage, _count(usage.get("requests")), None, None)
+        yield Asked(_text(usage.get("role")) or "executor", _text(usage.get("model")), spend, at)
 
 
 def costs_of(conversations: Iterable[Conversation]) -> Costs:

@@ -22,7 +22,7 @@ from agentfs.core.json_text import (
     plain_value,
     too_deep,
 )
-from agentfs.core.problems import Locate, Place, Problem, Rejected, locate_nearest, pointer_to, refuse
+from agentfs.core.problems import Locate, Places, Problem, Rejected, pointer_to, refuse
 
 MAX_BYTES = 4 * 1024 * 1024
 MAX_YAML_BYTES = 1024 * 1024  # PyYAML takes seconds for a megabyte
@@ -50,13 +50,8 @@ class Document:
 
     def wrapped(self, name: str) -> "Document":
         """Return `{name: value}`: a bare list of steps as a plan with steps."""
-        prefix = pointer_to(name)
-
-        def places(pointer: str, key: bool) -> tuple[int, int]:
-            inside = pointer == prefix or pointer.startswith(prefix + "/")
-            return self.places(pointer[len(prefix) :] if inside else "", key)
-
-        return Document({name: self.value}, places)
+        places = Places(self.locate(""), inside={pointer_to(name): self.places})
+        return Document({name: self.value}, places.locate)
 
 
 def _too_large(limit: int) -> tuple[str, str]:
@@ -78,9 +73,9 @@ def decode_text(source: bytes, limit: int) -> str:
 # ── JSON ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def read_json(source: bytes, *, lenient_bom: bool = False, limit: int = MAX_BYTES) -> Document:
+def read_json(source: bytes, *, lenient_bom: bool = False) -> Document:
     """Return the document in these bytes, or raise `Rejected` with what is wrong and where."""
-    text = decode_text(source, limit)
+    text = decode_text(source, MAX_BYTES)
     if text.startswith("\ufeff"):
         if not lenient_bom:
             refuse("the file begins with a byte order mark", "save it as UTF-8 without BOM")
@@ -115,7 +110,7 @@ def read_yaml(source: bytes | str, *, first_line: int = 1) -> Document:
     if len(text) > MAX_YAML_BYTES:
         refuse(*_too_large(MAX_YAML_BYTES))
     reader = YamlReader(text, first_line)
-    return Document(reader.value(), locate_nearest(reader.places, (first_line, 1)))
+    return Document(reader.value(), reader.places.locate)
 
 
 # ── TOML ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -174,17 +169,16 @@ def _not_json(value: Any, pointer: str) -> Iterator[Problem]:
 
 def _toml_places(text: str) -> Locate:
     """Return the locator of tables and keys."""
-    lines, table = Lines(text), ""
-    found: dict[str, tuple[Place, Place]] = {}
+    lines, table, places = Lines(text), "", Places()
     for match in _TOML_LINE.finditer(text):
         if match["table"]:
             table = _toml_pointer(match["table"])
-            place = lines.at(match.start("table"))
-            found.setdefault(table, (place, place))
+            places.marks.setdefault(table, lines.at(match.start("table")))
         else:
-            places = (lines.at(match.start("key")), lines.at(match.end()))
-            found.setdefault(table + _toml_pointer(match["key"]), places)
-    return locate_nearest(found, (1, 1))
+            pointer = table + _toml_pointer(match["key"])
+            if pointer not in places.marks:
+                places.marks[pointer], places.names[pointer] = lines.at(match.end()), lines.at(match.start("key"))
+    return places.locate
 
 
 def _toml_pointer(dotted: str) -> str:

@@ -6,13 +6,13 @@ Markdown may hold front matter and a runbook (`## Steps`), text only front matte
 its place in the goal file.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from pydantic import JsonValue
 
-from agentfs.core import paths
+from agentfs.core import paths, schedule
 from agentfs.core.documents import Document, decode_text, read_json, read_yaml
 from agentfs.core.excerpts import one_line
 from agentfs.core.hashing import PLAN_SCHEMA, check_value, in_order, present_fields, spell_out
@@ -21,7 +21,7 @@ from agentfs.core.markdown import Block, Heading, blocks, lines_of
 from agentfs.core.near_misses import near_runbook
 from agentfs.core.params import Fits, Parameter, declaration_problems, fill, parameters_in, quick_fit
 from agentfs.core.plan_check import check_goal, check_plan
-from agentfs.core.problems import Locate, Place, Problem, Rejected, locate_below, refuse
+from agentfs.core.problems import Locate, Places, Problem, Rejected, locate_below, refuse
 from agentfs.core.records import Approve, Goal, Limits, Step
 from agentfs.core.references import Params, in_step, param_problems
 from agentfs.core.runbook import Fallback, PlacedStep, firsts, read_runbook
@@ -75,7 +75,8 @@ class ParsedGoal:
         if self.fields.checks:
             value["checks"] = [check_value(check) for check in self.fields.checks]
         value["steps"] = [step.value for step in steps]
-        return Document(value, _places(steps, self.places))
+        inside = {"": self.places} | {f"/steps/{number}": step.places for number, step in enumerate(steps)}
+        return Document(value, Places(inside=inside).locate)
 
 
 def parse_goal(source: bytes, filename: str, catalogue: Catalogue, *, planned: bool = False) -> ParsedGoal:
@@ -127,19 +128,6 @@ def _join(one: Fallback, waits: Any) -> PlacedStep:
     """Return a fallback as a step of the plan: an alternative waits for what its original waits for."""
     depends_on = waits if one.kind == "instead" and isinstance(waits, list) else []
     return PlacedStep(in_order(one.value | {"depends_on": depends_on}), one.places)
-
-
-def _places(steps: Sequence[PlacedStep], fields: Locate) -> Callable[[str, bool], Place]:
-    """Return a locator for `/steps/N/…` that asks step N; everything else is a field of the goal."""
-
-    def places(pointer: str, key: bool) -> Place:
-        _, _, rest = pointer.partition("/steps/")
-        number, slash, inner = rest.partition("/")
-        if number.isdecimal() and int(number) < len(steps):
-            return steps[int(number)].places(slash + inner, key)
-        return fields(pointer, key)
-
-    return places
 
 
 def _with_params(goal: ParsedGoal, catalogue: Catalogue) -> Catalogue:
@@ -369,7 +357,7 @@ def _check(check: Any) -> Any:
 
 
 FIELDS = ("uses", "params", "name", "limits", "approve")
-_ALSO = ("schedule", "timezone", "overlap", "catch_up")  # of one in schedules/
+_KNOWN = (*FIELDS, *schedule.FIELDS)  # the latter of one in schedules/
 RUNBOOKS = "runbooks"
 APPROVE_ORDER: tuple[Approve, ...] = ("never", "plan", "always")  # the loosest first
 
@@ -402,7 +390,7 @@ def read_request(source: bytes, filename: str) -> Request | None:
         return None
     value = present_fields(document.value)
     value.pop("$schema", None)
-    fields = check_goal(document.with_value({name: one for name, one in value.items() if name in FIELDS + _ALSO}))
+    fields = check_goal(document.with_value({name: one for name, one in value.items() if name in _KNOWN}))
     problems = [*_beside(value), *uses_problems(fields.uses or "", "/uses")]
     if problems:
         raise Rejected([document.place(one) for one in problems])
@@ -411,7 +399,7 @@ def read_request(source: bytes, filename: str) -> Request | None:
 
 def _beside(value: Mapping[str, object]) -> Iterator[Problem]:
     for name in value:
-        if name not in FIELDS + _ALSO:
+        if name not in _KNOWN:
             fix = f"a goal that uses another may have {', '.join(FIELDS)}; the rest is in that one"
             yield Problem(f"{name!r} cannot be beside 'uses'", fix, f"/{name}", in_name=True)
 

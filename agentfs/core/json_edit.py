@@ -7,7 +7,7 @@ siblings: the same separators, the same indentation, in the order in which the r
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NoReturn
 
 from pydantic import JsonValue
@@ -29,11 +29,11 @@ def set_value(source: bytes, pointer: str, value: JsonValue) -> bytes:
     except ValueError:
         refuse("the value cannot be written as JSON", "write plain UTF-8 text and finite numbers")
     if not pointer:
-        return _replace(tree.text, tree.start, tree.end_of(tree.start), _Style.of(tree.text, "").render(value))
+        return _replace(tree.text, tree.start, tree.end_of(tree.start), _quote(value))
     around = _container(tree, pointer)
     name = pointer_tokens(pointer)[-1]
     if member := around.find(name):
-        return _replace(tree.text, member.start, member.end, around.style.render(value))
+        return _replace(tree.text, member.start, member.end, around.render(value))
     if tree.text[around.start] == "[":
         _no_place(tree.text, around.start, pointer, "a list has only the members it has")
     return _insert(around, name, value, _field_order(pointer))
@@ -74,31 +74,8 @@ def _no_place(text: str, start: int, pointer: str, why: str) -> NoReturn:
 
 
 @dataclass(frozen=True, slots=True)
-class _Style:
-    """How a container is written: its members on lines of their own, or all on one."""
-
-    newline: str
-    indent: str  # of its members
-    unit: str
-    broken: bool
-    tight: bool  # no blank after a colon
-
-    @staticmethod
-    def of(text: str, lead: str, colon: str = ": ") -> "_Style":
-        unit = min((match[1] for match in _INDENT.finditer(text)), key=len, default="  ")
-        newline = "\r\n" if "\r\n" in text else "\n"
-        return _Style(newline, lead.rpartition("\n")[2], unit, "\n" in lead, colon.endswith(":"))
-
-    def render(self, value: JsonValue) -> str:
-        if self.broken:
-            text = json.dumps(value, indent=self.unit, ensure_ascii=False)
-            return text.replace("\n", self.newline + self.indent)
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":") if self.tight else None)
-
-
-@dataclass(frozen=True, slots=True)
 class _Container:
-    """An object or a list in a text: where it is, and what it holds."""
+    """An object or a list in a text: where it is, what it holds, and how that is written."""
 
     text: str
     start: int
@@ -110,8 +87,17 @@ class _Container:
 
     @property
     def lead(self) -> str:
-        """The blank space before the first member."""
+        """The blank space before the first member; with a line break, all are on lines of their own."""
         return self.text[self.start + 1 : self.members[0].begin if self.members else self.end - 1]
+
+    @property
+    def line_break(self) -> str:
+        """What a line of a member begins with."""
+        return ("\r\n" if "\r\n" in self.text else "\n") + self.lead.rpartition("\n")[2]
+
+    @property
+    def unit(self) -> str:
+        return min((match[1] for match in _INDENT.finditer(self.text)), key=len, default="  ")
 
     def colon(self, number: int) -> str:
         """Return what is between a member's name and its value."""
@@ -119,17 +105,20 @@ class _Container:
             return ": "
         return self.text[self.members[number].name_end : self.members[number].start]
 
-    @property
-    def style(self) -> _Style:
-        return _Style.of(self.text, self.lead, self.colon(0))
-
     def separator(self, number: int) -> str:
         """Return a comma with the space around it that the siblings of a member have around theirs."""
         if len(self.members) > 1:
             return self.text[self.members[(number or 1) - 1].end : self.members[number or 1].begin]
         if "\n" in self.lead:
             return f",{self.lead}"
-        return "," if self.style.tight else ", "
+        return "," if self.colon(0).endswith(":") else ", "
+
+    def render(self, value: JsonValue, deeper: str = "") -> str:
+        """Return a value as one of the members is written, or so much deeper."""
+        if "\n" in self.lead:
+            text = json.dumps(value, indent=self.unit, ensure_ascii=False)
+            return text.replace("\n", self.line_break + deeper)
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":") if self.colon(0).endswith(":") else None)
 
 
 def _container(tree: JsonText, pointer: str) -> _Container:
@@ -170,7 +159,7 @@ def _insert(around: _Container, name: str, value: JsonValue, order: Sequence[str
     if not members:
         return _insert_first(around, name, value)
     before = _find_before(members, name, order)
-    member = f"{_quote(name)}{around.colon(max(before, 0))}{around.style.render(value)}"
+    member = f"{_quote(name)}{around.colon(max(before, 0))}{around.render(value)}"
     if before < 0:
         return _replace(text, members[0].begin, members[0].begin, member + around.separator(0))
     return _replace(text, members[before].end, members[before].end, around.separator(before) + member)
@@ -187,13 +176,10 @@ def _find_before(members: Sequence[Member], name: str, order: Sequence[str]) -> 
 
 def _insert_first(around: _Container, name: str, value: JsonValue) -> bytes:
     """Write the first member of an object: on a line of its own if its braces are on two."""
-    style, begin = around.style, ""
-    if style.broken:
-        style = replace(style, indent=style.indent + style.unit)
-        begin = style.newline + style.indent
+    begin = around.line_break + around.unit if "\n" in around.lead else ""
     at = around.start + 1
-    return _replace(around.text, at, at, f"{begin}{_quote(name)}: {style.render(value)}")
+    return _replace(around.text, at, at, f"{begin}{_quote(name)}: {around.render(value, around.unit)}")
 
 
-def _quote(name: str) -> str:
-    return json.dumps(name, ensure_ascii=False)
+def _quote(value: JsonValue) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Any, Final
 
 from agentfs.core.config import Settings
-from agentfs.core.conformance import unique_items
+from agentfs.core.conformance import validator_class
 from agentfs.core.paths import plain_name
 from agentfs.core.problems import Problem, did_you_mean, pointer_to, show_value
 from agentfs.core.records import (
@@ -81,20 +81,31 @@ def schema_for(name: str) -> _Schema:
 
 def all_schemas() -> dict[str, bytes]:
     """Return the files of `schemas/` by name."""
-    return {file_name(name): _render(name) for name in RECORDS}
-
-
-@cache
-def _render(name: str) -> bytes:
-    return (json.dumps(schema_for(name), indent=2, ensure_ascii=False) + "\n").encode("utf-8")
+    texts = {file_name(name): json.dumps(schema_for(name), indent=2, ensure_ascii=False) + "\n" for name in RECORDS}
+    return {name: text.encode("utf-8") for name, text in texts.items()}
 
 
 def _tidy(schema: _Schema) -> _Schema:
-    """Return a schema with every schema inside it rewritten by the rules below."""
-    tidy = {key: _inner(key, value) for key, value in schema.items()}
-    for rule in _RULES:
-        tidy = rule(tidy)
-    return tidy
+    """Return a schema with every schema inside it rewritten, and what a person looks for first.
+
+    Titles, OpenAPI's discriminator and a default that means absent are of no use to a person. A validator may stop at
+    the first kind that fits (`anyOf`): kinds exclude each other.
+    """
+    tidy = {
+        "anyOf" if key == "oneOf" else key: _inner(key, value)
+        for key, value in schema.items()
+        if key not in ("title", "discriminator") and (key, value) != ("default", None)
+    }
+    if tidy.get("$ref") == "#/$defs/JsonValue":  # any value: that is said by saying nothing
+        del tidy["$ref"]
+    if tidy.get("additionalProperties") == {}:
+        del tidy["additionalProperties"]
+    for pattern, value in tidy.pop("patternProperties", {}).items():  # which does not say that other names are wrong
+        tidy |= {"propertyNames": {"pattern": pattern, "not": _ONE_LINE}, "additionalProperties": value}
+    if "pattern" in tidy and tidy != _ONE_LINE:
+        tidy["not"] = _ONE_LINE
+    tidy |= _one_choice(tidy)
+    return {key: tidy[key] for key in sorted(tidy, key=lambda key: _FIRST.get(key, len(_FIRST)))}
 
 
 def _inner(key: str, value: Any) -> Any:
@@ -109,67 +120,17 @@ def _inner(key: str, value: Any) -> Any:
             return value
 
 
-def _readable(schema: _Schema) -> _Schema:
-    """Put what a person looks for first."""
-    return {key: schema[key] for key in sorted(schema, key=lambda key: _FIRST.get(key, len(_FIRST)))}
-
-
-def _without_noise(schema: _Schema) -> _Schema:
-    """Drop what is of no use to a person: titles, OpenAPI's discriminator, a default that means absent."""
-    kept = {key: value for key, value in schema.items() if key not in ("title", "discriminator")}
-    return {key: value for key, value in kept.items() if (key, value) != ("default", None)}
-
-
-def _first_kind(schema: _Schema) -> _Schema:
-    """Let a validator stop at the first branch that fits: kinds exclude each other, nothing else can fit too."""
-    return {"anyOf" if key == "oneOf" else key: value for key, value in schema.items()}
-
-
-def _any_json(schema: _Schema) -> _Schema:
-    """Say "any value" by saying nothing."""
-    if schema.get("$ref") == "#/$defs/JsonValue":
-        return {key: value for key, value in schema.items() if key != "$ref"}
-    if schema.get("additionalProperties") == {}:
-        return {key: value for key, value in schema.items() if key != "additionalProperties"}
-    return schema
-
-
-def _closed_names(schema: _Schema) -> _Schema:
-    """Say of a table with patterned names that other names are mistakes, which `patternProperties` does not."""
-    patterns: Mapping[str, _Schema] = schema.get("patternProperties", {})
-    if not patterns:
-        return schema
-    ((pattern, value),) = patterns.items()
-    names = {"propertyNames": {"pattern": pattern, "not": _ONE_LINE}, "additionalProperties": value}
-    return {**{key: inner for key, inner in schema.items() if key != "patternProperties"}, **names}
-
-
-def _whole_strings(schema: _Schema) -> _Schema:
-    return {**schema, "not": _ONE_LINE} if "pattern" in schema and schema != _ONE_LINE else schema
-
-
 def _one_choice(schema: _Schema) -> _Schema:
-    """Turn a choice between types into one schema with a list of types."""
+    """Take a choice between types out of a schema, and return it as one schema with a list of types."""
     choices: list[_Schema] = schema.get("anyOf", [])
     if not choices or any("type" not in choice or not choice.keys() <= _OF_ONE_TYPE for choice in choices):
-        return schema
-    merged: _Schema = {"type": [choice["type"] for choice in choices]}
+        return {}
+    merged: _Schema = {"type": [choice["type"] for choice in schema.pop("anyOf")]}
     for choice in choices:
         merged |= {key: value for key, value in choice.items() if key != "type"}
     if "enum" in merged:  # an enum binds values of every type: null must be one of them
         merged["enum"] = [*merged["enum"], None]
-    return {**{key: value for key, value in schema.items() if key != "anyOf"}, **merged}
-
-
-_RULES: tuple[Callable[[_Schema], _Schema], ...] = (
-    _without_noise,
-    _first_kind,
-    _any_json,
-    _closed_names,
-    _whole_strings,
-    _one_choice,
-    _readable,
-)
+    return merged
 
 
 # ── a value against a schema, in words ───────────────────────────────────────────────────────────────────
@@ -201,14 +162,14 @@ _PATTERNS = {
 @cache
 def _validator_class() -> Any:
     """Return the validator whose types are those of the strict records: 1.0 is no integer, true no number."""
-    from jsonschema import Draft202012Validator, validators
+    from jsonschema import validators
 
     def is_integer(_checker: object, value: object) -> bool:
         return isinstance(value, int) and not isinstance(value, bool)
 
-    checker = Draft202012Validator.TYPE_CHECKER.redefine("integer", is_integer)
+    checker = validator_class().TYPE_CHECKER.redefine("integer", is_integer)
     extend: Callable[..., Any] = validators.extend  # it has no types of its own
-    return extend(Draft202012Validator, {"uniqueItems": unique_items}, type_checker=checker)
+    return extend(validator_class(), type_checker=checker)
 
 
 def validator_for(schema: Mapping[str, Any]) -> _Validator:

@@ -15,6 +15,7 @@ _COMMENT = re.compile(r" {0,3}<!--")
 _HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*)|\Z)")
 
 
+@dataclass(frozen=True)
 class _Placed:
     """What every block can say of its place."""
 
@@ -36,18 +37,14 @@ class Heading(_Placed):
 
     level: int
     text: str
-    line: int
-    column: int
 
 
 @dataclass(frozen=True)
 class Fence(_Placed):
-    """A fenced block; its body begins on the line below, `indent` columns in."""
+    """A fenced block; its place is that of its words. Its body begins on the line below, `indent` columns in."""
 
     words: str  # the info string: what follows the opening fence
     body: str
-    line: int
-    column: int  # of the words
     indent: int
     closed: bool
     reopened: int | None = None  # the first line of the body that begins a fence itself: its end was left out above
@@ -58,17 +55,12 @@ class Prose(_Placed):
     """A line that is neither, without the spaces at its ends; never empty."""
 
     text: str
-    line: int
-    column: int
     indented: bool  # by four or more: quoted text, never a line with a meaning
 
 
 @dataclass(frozen=True)
 class OpenComment(_Placed):
     """A comment that nothing ends."""
-
-    line: int
-    column: int
 
 
 Block = Heading | Fence | Prose | OpenComment
@@ -116,10 +108,10 @@ def _fence(lines: Sequence[str], at: int, match: re.Match[str], first_line: int)
         end += 1
     inner = next((n for n in range(at + 1, end) if _begins_another(lines[n], mark)), None)
     fence = Fence(
-        match[3].strip(),
-        "\n".join(body),
         first_line + at,
         match.start(3) + 1,
+        match[3].strip(),
+        "\n".join(body),
         indent,
         closed=end < len(lines),
         reopened=None if inner is None else first_line + inner,
@@ -160,7 +152,7 @@ def _heading(line: str, number: int) -> Heading | None:
     open_end = text.rstrip("#")
     if not open_end or open_end[-1] in " \t":  # `## Steps ##` is `## Steps`
         text = open_end.rstrip()
-    return Heading(len(match[1]), text, number, (match.start(2) if match[2] is not None else match.end(1)) + 1)
+    return Heading(number, (match.start(2) if match[2] is not None else match.end(1)) + 1, len(match[1]), text)
 
 
 def _prose(line: str, number: int) -> Prose | None:
@@ -168,4 +160,4 @@ def _prose(line: str, number: int) -> Prose | None:
     if not text:
         return None
     indent = len(line) - len(line.lstrip())
-    return Prose(text, number, indent + 1, indented=line.startswith(("    ", "\t")))
+    return Prose(number, indent + 1, text, indented=line.startswith(("    ", "\t")))

@@ -103,11 +103,8 @@ def _at_start(text: str, known: Known, *, continues: bool) -> tuple[LineForm, st
     lead = _LEAD.match(text)
     start = lead.end() if lead else 0
     for candidate in _candidates(text, start):
-        if candidate.form.takes == "nothing":
-            meant = _is_flag(candidate, known, continues=continues)
-        else:
-            meant = _is_form(candidate, known, continues=continues)
-        if meant:
+        is_meant = _is_flag if candidate.form.takes == "nothing" else _is_form
+        if is_meant(candidate, known, continues=continues):
             return candidate.form, candidate.value, start
     return None
 

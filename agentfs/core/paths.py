@@ -1,10 +1,10 @@
 """Names of files <-> ids: the only place that builds or parses them; ids of a run's trace. Pure."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Literal
+from typing import Literal, TypeVar
 
 FORMAT_DIGITS = r"[1-9][0-9]{0,8}"
 STEP_ID = r"[a-z0-9][a-z0-9-]{0,62}"
@@ -34,28 +34,26 @@ GOAL_SUFFIXES = (".md", ".txt", ".yaml", ".yml", ".json")
 
 StepFileKind = Literal["order", "log", "result", "question", "reply", "again", "output"]
 CallFileKind = Literal["call", "log", "answer", "plan", "question", "reply", "asked", "checks", "again"]
+K = TypeVar("K", bound=str)
 Trace = tuple[StepFileKind, int]  # one file of an attempt: its kind, and which one of those that may be several
 
 TRACED_RUN = "run"  # the path of a run in its trace
 _TRACED = re.compile(r"steps/[^/.]+\.[0-9]+|planning/[0-9]+")
-_STEP_SUFFIXES: dict[str, StepFileKind] = {
-    "json": "order",
-    "log.jsonl": "log",
-    "result.json": "result",
-    "again.md": "again",
-    "output.txt": "output",
+_SUFFIXES = {
+    "order": "json",
+    "call": "json",
+    "log": "log.jsonl",
+    "result": "result.json",
+    "answer": "result.json",
+    "again": "again.md",
+    "output": "output.txt",
+    "asked": "asked.md",
+    "checks": "checks.json",
 }
-_CALL_SUFFIXES: dict[str, CallFileKind] = {
-    "json": "call",
-    "log.jsonl": "log",
-    "result.json": "answer",
-    "asked.md": "asked",
-    "checks.json": "checks",
-    "again.md": "again",
-}
-_STEP_TRACES: dict[str, Trace] = {suffix: (kind, 1) for suffix, kind in _STEP_SUFFIXES.items()}
-_STEP_SUFFIX_OF = {kind: suffix for suffix, kind in _STEP_SUFFIXES.items()}
-_CALL_SUFFIX_OF = {kind: suffix for suffix, kind in _CALL_SUFFIXES.items()}
+_STEP_KINDS: tuple[StepFileKind, ...] = ("order", "log", "result", "again", "output")
+_CALL_KINDS: tuple[CallFileKind, ...] = ("call", "log", "answer", "asked", "checks", "again")
+_STEP_KIND_OF = {_SUFFIXES[kind]: kind for kind in _STEP_KINDS}
+_CALL_KIND_OF = {_SUFFIXES[kind]: kind for kind in _CALL_KINDS}
 _STEP_FILE = re.compile(rf"({ATTEMPT_ID})\.({FORMAT_DIGITS})\.([a-z0-9.-]+)\Z")
 _CALL_FILE = re.compile(rf"({FORMAT_DIGITS})\.([a-z0-9.-]+)\Z")
 _QUESTION_SUFFIX = re.compile(rf"(question|reply)(?:-({FORMAT_DIGITS}))?\.md\Z")
@@ -88,9 +86,7 @@ class CallFile:
 
 def step_file(step: str, attempt: int, kind: StepFileKind, count: int = 1) -> str:
     """Return the name of a file under `steps/`."""
-    if kind in ("question", "reply"):
-        return f"{step}.{attempt}.{_question_suffix(kind, count)}"
-    return f"{step}.{attempt}.{_STEP_SUFFIX_OF[kind]}"
+    return f"{step}.{attempt}.{_suffix(kind, count)}"
 
 
 def step_path(step: str, attempt: int, kind: StepFileKind, count: int = 1) -> str:
@@ -105,11 +101,7 @@ def step_of(attempted: str) -> str:
 
 def call_file(call: int, kind: CallFileKind, count: int = 1) -> str:
     """Return the name of a file under `planning/`."""
-    if kind == "plan":
-        return f"{call}.plan.{count}.json"
-    if kind in ("question", "reply"):
-        return f"{call}.{_question_suffix(kind, count)}"
-    return f"{call}.{_CALL_SUFFIX_OF[kind]}"
+    return f"{call}.{_suffix(kind, count)}"
 
 
 def call_path(call: int, kind: CallFileKind, count: int = 1) -> str:
@@ -117,8 +109,12 @@ def call_path(call: int, kind: CallFileKind, count: int = 1) -> str:
     return f"{PLANNING}/{call_file(call, kind, count)}"
 
 
-def _question_suffix(kind: str, count: int) -> str:
-    return f"{kind}{f'-{count}' if count > 1 else ''}.md"
+def _suffix(kind: str, count: int) -> str:
+    if kind == "plan":
+        return f"plan.{count}.json"
+    if kind in ("question", "reply"):
+        return f"{kind}{f'-{count}' if count > 1 else ''}.md"
+    return _SUFFIXES[kind]
 
 
 def checks_log_file(call: int) -> str:
@@ -159,7 +155,7 @@ def revision_plan_file(revision: int) -> str:
 def parse_step_file(name: str) -> StepFile | None:
     """Return what a name under `steps/` means; None if it is none of ours."""
     match = _STEP_FILE.match(name)
-    trace = _trace(match[3]) if match else None
+    trace = _trace(match[3], _STEP_KIND_OF) if match else None
     return StepFile(match[1], int(match[2]), *trace) if match and trace else None
 
 
@@ -167,14 +163,15 @@ def by_attempt(listing: Iterable[str]) -> dict[tuple[str, int], list[Trace]]:
     """Return which files each attempt has: the names under `steps/`, thousands of them, taken apart in one go."""
     found: dict[tuple[str, int], list[Trace]] = {}
     for name in listing:
-        if (match := _STEP_FILE.match(name)) and (trace := _trace(match[3])):
+        if (match := _STEP_FILE.match(name)) and (trace := _trace(match[3], _STEP_KIND_OF)):
             found.setdefault((match[1], int(match[2])), []).append(trace)
     return found
 
 
-def _trace(suffix: str) -> Trace | None:
-    if plain := _STEP_TRACES.get(suffix):
-        return plain
+def _trace(suffix: str, kinds: Mapping[str, K]) -> tuple[K | Literal["question", "reply"], int] | None:
+    """Return the kind of a file, and which one of those that may be several, by what follows its number."""
+    if kind := kinds.get(suffix):
+        return kind, 1
     if asked := _QUESTION_SUFFIX.match(suffix):
         return "question" if asked[1] == "question" else "reply", int(asked[2] or 1)
     return None
@@ -184,14 +181,10 @@ def parse_call_file(name: str) -> CallFile | None:
     """Return what a name under `planning/` means; None if it is none of ours."""
     if not (match := _CALL_FILE.match(name)):
         return None
-    call, suffix = int(match[1]), match[2]
-    if kind := _CALL_SUFFIXES.get(suffix):
-        return CallFile(call, kind)
-    if asked := _QUESTION_SUFFIX.match(suffix):
-        return CallFile(call, "question" if asked[1] == "question" else "reply", int(asked[2] or 1))
-    if again := _PLAN_TRY.match(suffix):
-        return CallFile(call, "plan", int(again[1]))
-    return None
+    if again := _PLAN_TRY.match(match[2]):
+        return CallFile(int(match[1]), "plan", int(again[1]))
+    trace = _trace(match[2], _CALL_KIND_OF)
+    return CallFile(int(match[1]), *trace) if trace else None
 
 
 def parse_revision_file(name: str) -> tuple[int, Literal["record", "plan"]] | None:

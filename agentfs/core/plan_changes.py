@@ -30,31 +30,16 @@ REMOVED = "removed"
 
 
 def changes(old: Plan | None, new: Plan) -> tuple[Change, ...]:
-    """Return every difference: steps added, removed, changed field by field, rewired; then the plan's own fields."""
-    before = {step.id: step for step in old.steps} if old else {}
-    after = {step.id: step for step in new.steps}
-    found = [Change(step=step, what=REMOVED) for step in before if step not in after]
-    found += [Change(step=step, what="added") for step in after if step not in before]
-    rewired = _rewire(old, new) if old else {}
-    for step in [step for step in after if step in before]:
-        found += [Change(step=step, what=what) for what in _step_words(before[step], after[step], rewired)]
-    return (*found, *(Change(step=None, what=what) for what in _plan_words(old, new)))
+    """Return every difference: steps removed, added, changed field by field, rewired; then the plan's own fields."""
+    steps = difference(old, new).steps
+    whole = [Change(step=one.step, what=kind) for kind in (REMOVED, "added") for one in steps if one.kind == kind]
+    inside = [Change(step=one.step, what=what) for one in steps if one.kind == "changed" for what in _step_words(one)]
+    return (*whole, *inside, *(Change(step=None, what=what) for what in _plan_words(old, new)))
 
 
-def _step_words(old: Step, new: Step, rewired: dict[str, str]) -> list[str]:
-    fields = [name for name in Step.model_fields if name not in ("id", "depends_on")]
-    changed = [f"{name} changed" for name in fields if getattr(old, name) != getattr(new, name)]
-    return [*changed, *([rewired[new.id]] if new.id in rewired else [])]
-
-
-def _rewire(old: Plan, new: Plan) -> dict[str, str]:
-    """Return the steps that now follow others; a depends_on that was only spelt out is no change."""
-    before, after = dependencies(old), dependencies(new)
-    return {
-        step: f"now after {', '.join(after[step]) or 'nothing'}"
-        for step in after
-        if step in before and set(before[step]) != set(after[step])
-    }
+def _step_words(one: "StepDifference") -> list[str]:
+    rewired = [f"now after {', '.join(one.after.new) or 'nothing'}"] if one.after else []
+    return [*(f"{name} changed" for name in one.names), *rewired]
 
 
 def _plan_words(old: Plan | None, new: Plan) -> list[str]:
@@ -129,6 +114,11 @@ class StepDifference:
     fields: tuple[FieldChange, ...] = ()
     after: Rewired | None = None
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The fields that differ, but for what it comes after."""
+        return tuple(dict.fromkeys(field.field.partition(".")[0] for field in self.fields))
+
 
 @dataclass(frozen=True, slots=True)
 class Difference:
@@ -185,7 +175,8 @@ def _changes(
             continue
         if name in NESTED and not prefix:
             inner, outer = _table(was), _table(now)
-            yield from _changes([*dict.fromkeys([*inner, *outer])], inner, outer, f"{name}.")
+            found = [*_changes([*dict.fromkeys([*inner, *outer])], inner, outer, f"{name}.")]
+            yield from found or [FieldChange(name, was, now)]  # one is empty, the other absent
         else:
             yield FieldChange(f"{prefix}{name}", was, now)
 
@@ -274,7 +265,7 @@ def _follow(owners: Owners, before: Plan | None, plan: Plan, revision: Revision)
 
 def _set_at_first(plan: Plan) -> Iterator[FieldChange]:
     """Yield what a first plan says of itself: with no plan before it, that is no difference."""
-    value = plan.model_dump(mode="json", by_alias=True, exclude_none=True)
+    value = _value(plan)
     yield from (FieldChange(name, None, value[name]) for name in ("goal", "status", "checks") if value.get(name))
     for table, own in overrides_of(value).items():
         yield from (FieldChange(f"{table}.{name}", None, one) for name, one in own.items())

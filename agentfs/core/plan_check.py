@@ -18,10 +18,11 @@ from agentfs.core.facts import RUN
 from agentfs.core.hashing import canonical
 from agentfs.core.json_schema import MOST, describe_errors, record_problems, validator_for
 from agentfs.core.plan_graph import dependencies
-from agentfs.core.plan_schemas import Schemas, find_circle, regex_problem
+from agentfs.core.plan_schemas import Schemas, regex_problem
 from agentfs.core.problems import Hints, Problem, Rejected, did_you_mean, pointer_to
 from agentfs.core.records import Check, FileCheck, Goal, HttpCheck, JudgeCheck, OutputCheck, Plan, Record, Step, Tools
 from agentfs.core.tool_spec import Catalogue, runs_here, split_name, tool_name
+from agentfs.core.values import find_circle
 
 R = TypeVar("R", bound=Record)
 
@@ -72,12 +73,7 @@ def check_goal(document: Document) -> Goal:
 
 def check_settings(document: Document) -> Settings:
     """Return the settings of a workspace; or raise `Rejected`."""
-    return check_record(document, Settings, "settings")
-
-
-def check_record(document: Document, record_type: type[R], schema: str) -> R:
-    """Return a record of one of the schemas; or raise `Rejected`."""
-    return _accept(document, *_read(document, record_type, schema))
+    return _accept(document, *_read(document, Settings, "settings"))
 
 
 def to_record(value: Any, record_type: type[R]) -> tuple[R | None, list[Problem]]:
@@ -379,16 +375,6 @@ def _find_refused(check: Check, pointer: str, catalogue: Catalogue) -> Iterator[
 
 def _null_characters(step: Step) -> Iterator[Problem]:
     """Yield texts that no program, file name or environment can take."""
-    pending: list[tuple[str, Any]] = [("/input", step.input)]
-    if step.when:
-        pending.append(("/when", step.when.model_dump()))
-    for field in ("needs", "checks"):
-        pending += [(f"/{field}/{n}", check.model_dump()) for n, check in enumerate(getattr(step, field) or ())]
-    while pending:
-        pointer, value = pending.pop()
-        if isinstance(value, dict):
-            pending += [(pointer + pointer_to(name.removesuffix("_")), inner) for name, inner in value.items()]
-        elif isinstance(value, list):
-            pending += [(f"{pointer}/{n}", inner) for n, inner in enumerate(value)]
-        elif isinstance(value, str) and "\0" in value:
+    for pointer, text in references.texts_of(step):
+        if "\0" in text and not pointer.startswith("/each"):
             yield Problem("the character U+0000 cannot be handed to a tool", "remove \\u0000", pointer)

@@ -370,9 +370,5 @@ def _value_lines(value: Any) -> list[str]:
     """Return a value as lines; a text that could be taken for another value is quoted."""
     if isinstance(value, str) and (is_json(value) or value.startswith(" ")):
         return [quote(value)]
-    text = value if isinstance(value, str) else json_text(_sort_keys(value))
+    text = value if isinstance(value, str) else json_text(json.loads(json.dumps(value, sort_keys=True)))
     return [exact(line) for line in text.split("\n")]
-
-
-def _sort_keys(value: Any) -> Any:
-    return json.loads(json.dumps(value, sort_keys=True))

@@ -13,6 +13,7 @@ from agentfs.core.paths import ITEM, step_of
 from agentfs.core.records import Plan, Step
 from agentfs.core.references import in_step
 from agentfs.core.steps import Around, StepView, view
+from agentfs.core.values import reach
 
 Place = tuple[int, int]  # of a step in the plan, and of an item in its list; -1: the step itself
 BUSY = "busy"  # beside the moves: the steps that are under way
@@ -60,13 +61,7 @@ class PlanGraph:
 
     def ancestors(self, step: str) -> frozenset[str]:
         """Return every step that this one comes after, however far back."""
-        found: set[str] = set()
-        ahead = list(self.needs[step])
-        while ahead:
-            if (one := ahead.pop()) not in found:
-                found.add(one)
-                ahead.extend(self.needs[one])
-        return frozenset(found)
+        return frozenset(reach(self.needs[step], self.needs))
 
 
 def find_referred(step: Step) -> frozenset[str]:

@@ -24,7 +24,7 @@ from agentfs.core.hashing import (
     sha256_of,
     spell_out,
 )
-from agentfs.core.plan_changes import Rewired, StepDifference, changes, difference
+from agentfs.core.plan_changes import StepDifference, changes, difference
 from agentfs.core.plan_graph import find_referred
 from agentfs.core.planner_calls import client_wishes, rejected_steps
 from agentfs.core.problems import Rejected, in_words
@@ -197,7 +197,7 @@ class HandEditHistory:
         """Return what is a person's once this revision has been made, too."""
         hand_edits = dict(self.hand_edits)
         for one in difference(self.plan, plan).steps:
-            fields = _fields(one)
+            fields = {*one.names, *(["depends_on"] if one.after else [])}
             mine = frozenset() if one.kind == "added" else hand_edits.get(one.step, frozenset())
             hand_edits[one.step] = mine | fields if revision.trigger == "edited" else mine - fields
             if one.kind == "removed" or not hand_edits[one.step]:
@@ -241,16 +241,8 @@ def _take_changes(
         if name not in before:
             own[name] = step
         elif name in own:
-            was, mine = before[name], own[name]
-            changed = {field for field in FIELDS if not same(field, was.get(field), step.get(field))}
-            taken = {field for field in changed if of_edits or same(field, was.get(field), mine.get(field))}
-            own[name] = {field: value for field, value in mine.items() if field not in taken}
-            own[name] |= {field: step[field] for field in taken if step.get(field) is not None}
-
-
-def _fields(change: StepDifference) -> frozenset[str]:
-    named = {one.field.partition(".")[0] for one in change.fields}
-    return frozenset(named | ({"depends_on"} if change.after else set()))
+            mine, theirs = (own[name], step) if of_edits else (step, own[name])  # the second has its way
+            own[name], _ = _merged_fields(name, before[name], mine, theirs, whole=False)
 
 
 # ── what an answer comes to on top of the present plan, and why a person is asked ──────────────────────
@@ -379,9 +371,5 @@ def _find_touched(
 
 def changed_fields(change: StepDifference, gone: set[str]) -> list[str]:
     """Return the fields of a step that are not what they were; that it no longer waits for what left is no change."""
-    fields = [field.field.partition(".")[0] for field in change.fields]
-    return list(dict.fromkeys([*fields, *(["depends_on"] if _is_rewired(change.after, gone) else [])]))
-
-
-def _is_rewired(after: Rewired | None, gone: set[str]) -> bool:
-    return after is not None and set(after.old) - gone != set(after.new)
+    is_rewired = change.after is not None and set(change.after.old) - gone != set(change.after.new)
+    return [*change.names, *(["depends_on"] if is_rewired else [])]

@@ -2,19 +2,17 @@
 
 import re
 import warnings
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from graphlib import CycleError, TopologicalSorter
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import unquote
 
 from agentfs.core.hashing import canonical
 from agentfs.core.json_schema import describe_errors, validator_for
 from agentfs.core.problems import Problem, pointer_to, pointer_tokens
-from agentfs.core.values import NoPart, value_inside
+from agentfs.core.values import NoPart, find_circle, value_inside
 
-T = TypeVar("T", bound=Hashable)
 MAX_PATTERN = 1000
 MAX_SCHEMA_BYTES = 65536
 MAX_PARTS = 2000  # objects and lists of one schema; each takes a tenth of a millisecond or two
@@ -79,7 +77,7 @@ def _schema_problems(text: bytes) -> tuple[Problem, ...]:
     try:
         wrong = describe_errors(validator_for(Draft202012Validator.META_SCHEMA).iter_errors(schema))
         found = [Problem(f"not a JSON Schema: {one.message}", one.fix, one.pointer) for one in wrong]
-        if found or (found := [*_inner_problems(schema, root := _Root.of(schema), "")]):
+        if found or (found := [*(root := _Root.of(schema)).problems()]):
             return tuple(found)
     except RecursionError:
         return (_ENDLESS,)
@@ -91,13 +89,13 @@ class _Root:
     """A schema as a whole, and where references within it lead."""
 
     schema: Any
-    parts: tuple[Mapping[str, Any], ...]  # all objects in it
+    parts: Mapping[str, Mapping[str, Any]]  # all objects in it, by their pointers
     anchors: Mapping[str, Any]
 
     @staticmethod
     def of(schema: Any) -> "_Root":
-        parts = tuple(_objects(schema))
-        names = ((one.get(key), one) for one in parts for key in ("$anchor", "$dynamicAnchor"))
+        parts = dict(_objects(schema, ""))
+        names = ((one.get(key), one) for one in parts.values() for key in ("$anchor", "$dynamicAnchor"))
         return _Root(schema, parts, {name: one for name, one in names if isinstance(name, str)})
 
     def target(self, reference: str) -> Any:
@@ -108,25 +106,21 @@ class _Root:
         found = value_inside(self.schema, pointer_tokens(fragment))
         return None if isinstance(found, NoPart) else found
 
+    def problems(self) -> Iterator[Problem]:
+        """Yield what the schema of schemas does not say: bad patterns, references that lead nowhere."""
+        for pointer, part in self.parts.items():
+            for name, value in part.items():
+                yield from _keyword_problems(name, value, self, pointer + pointer_to(name))
 
-def _objects(value: Any) -> Iterator[Mapping[str, Any]]:
+
+def _objects(value: Any, pointer: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     if isinstance(value, dict):
-        yield value
-    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        yield from _objects(inner)
-
-
-def _inner_problems(value: Any, root: _Root, pointer: str) -> Iterator[Problem]:
-    """Yield what the schema of schemas does not say: patterns that do not compile, references that lead nowhere."""
-    if isinstance(value, list):
+        yield pointer, value
+        for name, inner in value.items():
+            yield from _objects(inner, pointer + pointer_to(name))
+    elif isinstance(value, list):
         for place, inner in enumerate(value):
-            yield from _inner_problems(inner, root, f"{pointer}/{place}")
-    if not isinstance(value, dict):
-        return
-    for name, inner in value.items():
-        here = pointer + pointer_to(name)
-        yield from _keyword_problems(name, inner, root, here)
-        yield from _inner_problems(inner, root, here)
+            yield from _objects(inner, f"{pointer}/{place}")
 
 
 def _keyword_problems(name: str, value: Any, root: _Root, pointer: str) -> Iterator[Problem]:
@@ -152,7 +146,8 @@ def _keyword_problems(name: str, value: Any, root: _Root, pointer: str) -> Itera
 
 def _is_endless(root: _Root) -> bool:
     """Whether a schema comes back to itself without having gone into the value: it can judge nothing."""
-    return find_circle({id(one): [id(to) for to in _subschemas(one, root)] for one in root.parts}) is not None
+    leads = {id(one): [id(to) for to in _subschemas(one, root)] for one in root.parts.values()}
+    return find_circle(leads) is not None
 
 
 def _subschemas(schema: Mapping[str, Any], root: _Root) -> Iterator[Any]:
@@ -164,12 +159,3 @@ def _subschemas(schema: Mapping[str, Any], root: _Root) -> Iterator[Any]:
     for name in ("allOf", "anyOf", "oneOf"):
         choices = schema.get(name)
         yield from choices if isinstance(choices, list) else ()
-
-
-def find_circle(needs: Mapping[T, Iterable[T]]) -> list[T] | None:
-    """Return things of which each waits for the next and the last for the first; None if there are none."""
-    try:
-        TopologicalSorter(needs).prepare()
-    except CycleError as error:
-        return list(reversed(error.args[1][1:]))
-    return None

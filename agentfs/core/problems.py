@@ -99,31 +99,21 @@ Locate = Callable[[str, bool], Place]  # a pointer, and whether the name of its 
 class Places:
     """JSON pointers of one value and where each is; a part that has no place of its own has its parent's."""
 
-    start: Place
+    start: Place = (1, 1)
     marks: dict[str, Place] = field(default_factory=dict)
+    names: dict[str, Place] = field(default_factory=dict)  # of fields, where they are elsewhere than the values
     inside: dict[str, Locate] = field(default_factory=dict)  # documents within the document
 
     def locate(self, pointer: str, key: bool) -> Place:
         """Return the place of a pointer, or of the nearest thing around it."""
         at = pointer
-        while at:
-            if at in self.inside:
-                return self.inside[at](pointer[len(at) :], key)
-            if at in self.marks:
-                return self.marks[at]
+        while at not in self.inside and at not in self.marks:
+            if not at:
+                return self.start
             at = at.rpartition("/")[0]
-        return self.start
-
-
-def locate_nearest(places: Mapping[str, tuple[Place, Place]], otherwise: Place) -> Locate:
-    """Return the locator of values whose names and values are at these places, or else their nearest parent's."""
-
-    def place(pointer: str, key: bool) -> Place:
-        while pointer and pointer not in places:
-            pointer = pointer.rpartition("/")[0]
-        return places.get(pointer, (otherwise, otherwise))[0 if key else 1]
-
-    return place
+        if at in self.inside:
+            return self.inside[at](pointer[len(at) :], key)
+        return self.names.get(at, self.marks[at]) if key else self.marks[at]
 
 
 def locate_below(prefix: str, locate: Locate) -> Locate:
@@ -146,7 +136,8 @@ def shift_places(locate: Locate, lines: int, columns: int) -> Locate:
 
 def in_words(problem: Problem, plan: Mapping[str, Any] | None) -> str:
     """Return a problem as a planner can follow it: by the step's id, not by its place in a list it never saw."""
-    where = _where(pointer_tokens(problem.pointer), plan) if problem.pointer else _line_of(problem)
+    where = "" if (problem.line, problem.column) == (1, 1) else f"line {problem.line}, column {problem.column}"
+    where = _where(pointer_tokens(problem.pointer), plan) if problem.pointer else where
     fix = f" -> {problem.fix}" if problem.fix else ""
     return f"{where}{': ' if where else ''}{problem.message}{fix}"
 
@@ -159,10 +150,6 @@ def _where(tokens: list[str], plan: Mapping[str, Any] | None) -> str:
         named = f"step {name!r}" if isinstance(name, str) else f"the step {show_value(step)}"
         return ", ".join(filter(None, [named, ".".join(tokens[2:])]))
     return ".".join(tokens)
-
-
-def _line_of(problem: Problem) -> str:
-    return f"line {problem.line}, column {problem.column}" if (problem.line, problem.column) != (1, 1) else ""
 
 
 def show_value(value: Any) -> str:

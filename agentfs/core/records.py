@@ -26,7 +26,8 @@ ParamName = Annotated[str, Field(pattern=rf"^{PARAM_NAME}$", json_schema_extra=_
 AttemptId = Annotated[str, Field(pattern=ATTEMPT_PATTERN, json_schema_extra=_whole)]  # a step, or one of its items
 Timestamp = Annotated[str, Field(pattern=TIME_PATTERN, description="RFC 3339, UTC, microseconds")]
 Sha256 = Annotated[str, Field(pattern=SHA256_PATTERN)]
-Counter = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=0)]
+Counter = Annotated[int, Field(ge=1)]  # of what is numbered from 1, or has to be there
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(gt=0, le=31_536_000, allow_inf_nan=False)]
 Pause = Annotated[float, Field(ge=0, le=31_536_000, allow_inf_nan=False)]
@@ -109,7 +110,7 @@ class FileCheck(Record):
     matches: ForeignText | None = Field(
         None, description="A regular expression that must match somewhere in the file"
     )
-    min_bytes: Annotated[int, Field(ge=0)] | None = Field(None, description="The least size of the file")
+    min_bytes: Count | None = Field(None, description="The least size of the file")
 
 
 class OutputCheck(Record):
@@ -157,14 +158,14 @@ ResolvedCheck = Annotated[
 class Limits(Record):
     """Bounds on one run, in the place of those in the settings. In plan.json a top-up is an edit here."""
 
-    replans: Annotated[int, Field(ge=0)] | None = Field(None, description="Calls after a failure or surprise")
+    replans: Count | None = Field(None, description="Calls after a failure or surprise")
     attempts: Counter | None = Field(
         None, description="Tries at a step that is repeatable or done by a model; others have 1"
     )
     parallel: Counter | None = Field(None, description="Attempts at once")
     steps: Counter | None = Field(None, description="Steps a stepwise run may have")
-    requests: Annotated[int, Field(ge=0)] | None = Field(None, description="Requests to models")
-    tokens: Annotated[int, Field(ge=0)] | None = Field(None, description="Tokens, in and out, over all models")
+    requests: Count | None = Field(None, description="Requests to models")
+    tokens: Count | None = Field(None, description="Tokens, in and out, over all models")
     cost_usd: Amount | None = Field(None, description="Money spent on models")
     minutes: Amount | None = Field(None, description="Time in which a step ran or a model planned; waiting is free")
     items: Counter | None = Field(None, description="Items that one step may go through (each)")
@@ -427,10 +428,10 @@ class Usage(Record):
 
     role: Literal["planner", "executor", "judge"] = Field(description="Who asked the model")
     model: str | None = Field(description="The model's name; null: unknown")
-    requests: Annotated[int, Field(ge=0)] = Field(description="Requests made")
-    input_tokens: Annotated[int, Field(ge=0)] = Field(description="Tokens sent")
-    cached_tokens: Annotated[int, Field(ge=0)] = Field(description="Tokens sent that the server had already")
-    output_tokens: Annotated[int, Field(ge=0)] = Field(description="Tokens received")
+    requests: Count = Field(description="Requests made")
+    input_tokens: Count = Field(description="Tokens sent")
+    cached_tokens: Count = Field(description="Tokens sent that the server had already")
+    output_tokens: Count = Field(description="Tokens received")
     cost_usd: Amount | None = Field(description="What it cost; null: unknown, never nothing")
 
 
@@ -450,7 +451,7 @@ class Call(Record):
 
     format: Literal["agentfs/call-1"] = Field("agentfs/call-1", description="What kind of record this is")
     call: Counter = Field(description="Calls of one run are numbered from 1")
-    revision: Annotated[int, Field(ge=0)] = Field(description="The revision it was called on; 0: none yet")
+    revision: Count = Field(description="The revision it was called on; 0: none yet")
     trigger: Trigger = Field(description="Why the planner is called")
     step: StepId | None = Field(description="The step that caused it; null: none in particular")
     detail: str = Field(description="The same in words")
@@ -544,7 +545,7 @@ class OfAttempt(Record):
     attempt: Counter = Field(description="Tries at one step are numbered from 1")
     revision: Counter = Field(description="The revision the step was read from")
     key: Sha256 = Field(description="What the step does, hashed: a result counts while its key matches")
-    after: dict[StepId, Annotated[int, Field(ge=0)]] = Field(description="The attempt of each dependency")
+    after: dict[StepId, Count] = Field(description="The attempt of each dependency")
 
     def shared(self) -> dict[str, Any]:
         """Return the fields that say which attempt it is."""
@@ -606,9 +607,7 @@ class Result(OfAttempt):
     started_at: Timestamp | None = Field(description="null: it never started")
     ended_at: Timestamp
     duration_s: Amount = Field(description="Seconds it took")
-    items: dict[str, Annotated[int, Field(ge=0)]] | None = absent_field(
-        "Of a step with `each`: each item's slug, and its attempt"
-    )
+    items: dict[str, Count] | None = absent_field("Of a step with `each`: each item's slug, and its attempt")
     when_sha256: Sha256 | None = absent_field("It was skipped: the condition that did not hold, hashed")
     child: str | None = absent_field("Of the tool `run`: the run it was; `usage` is what that one used")
     retry_at: Timestamp | None = Field(None, description="It failed: not tried again before that; null: at once")
@@ -635,9 +634,9 @@ class UsageByRole(Record):
 class ProvenBy(Record):
     """How many checks hold, by whose they are."""
 
-    person: Annotated[int, Field(ge=0)] = Field(description="Checks that a person wrote")
-    planner: Annotated[int, Field(ge=0)] = Field(description="Checks that a model wrote, and that failed before")
-    judge: Annotated[int, Field(ge=0)] = Field(description="Conditions that a judge says are met")
+    person: Count = Field(description="Checks that a person wrote")
+    planner: Count = Field(description="Checks that a model wrote, and that failed before")
+    judge: Count = Field(description="Conditions that a judge says are met")
 
 
 class ProofOfDone(Record):
@@ -645,9 +644,7 @@ class ProofOfDone(Record):
 
     level: ProofLevel = Field(description="checked: by code; judged: by a model; claimed: by nothing")
     by: ProvenBy = Field(description="How many checks hold, by whose they are")
-    held_before: Annotated[int, Field(ge=0)] = Field(
-        description="Checks that held before the work: they prove nothing"
-    )
+    held_before: Count = Field(description="Checks that held before the work: they prove nothing")
     touched: tuple[ForeignText, ...] = Field(description="Files that a person's checks name and a step changed")
     shed: tuple[ForeignText, ...] = Field(description="Checks of earlier steps that no longer hold")
     unproven: tuple[StepId, ...] = Field(description="Done steps that no check or judge looked at")
@@ -663,8 +660,8 @@ class Outcome(Record):
     summary: ForeignText = Field(description="The same in a line")
     answer: ForeignValue = Field(description="What the run found; null where it failed")
     steps: StepsByEnd = Field(description="Ids of steps, by how they ended")
-    revisions: Annotated[int, Field(ge=0)] = Field(description="Revisions of the plan")
-    calls: Annotated[int, Field(ge=0)] = Field(description="Calls of the planner")
+    revisions: Count = Field(description="Revisions of the plan")
+    calls: Count = Field(description="Calls of the planner")
     usage: UsageByRole = Field(description="What the models cost, by role")
     proof: ProofOfDone | None = Field(None, description="What shows that it is done; null: it is not")
     branch: str | None = absent_field("Of an isolated run: its branch")
@@ -687,7 +684,7 @@ class GoalChecks(Record):
 
     format: Literal["agentfs/checks-1"] = Field("agentfs/checks-1", description="What kind of record this is")
     revision: Counter = Field(description="The revision whose steps were all done")
-    after: dict[StepId, Annotated[int, Field(ge=0)]] = Field(description="The attempt of every step they followed")
+    after: dict[StepId, Count] = Field(description="The attempt of every step they followed")
     checks: tuple[CheckResult, ...] = Field(description="What each check found; none if a judge could not be asked")
     steps: tuple[StepChecks, ...] = Field((), description="Checks of steps, run again")
     touched: tuple[ForeignText, ...] = Field((), description="Files that a person's checks name and a step changed")

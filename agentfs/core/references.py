@@ -10,13 +10,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from token import ERRORTOKEN, tok_name
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pydantic import JsonValue
 
+from agentfs.core.hashing import check_value
 from agentfs.core.paths import STEP_ID
 from agentfs.core.problems import Hints, Problem, did_you_mean
-from agentfs.core.records import PARAM_NAME, Check, Step
+from agentfs.core.records import PARAM_NAME, Record, Step
 from agentfs.core.shell_text import place_references
 from agentfs.core.shell_words import Refusal, replace_spans
 from agentfs.core.values import NoPart, value_inside
@@ -93,33 +94,29 @@ def is_whole(text: str) -> bool:
     return spans_of(find(text)) == [(0, len(text))]
 
 
-def walk(value: JsonValue, pointer: str) -> Iterator[tuple[str, str]]:
-    """Yield every string in a JSON value with its pointer; keys are no values."""
+def walk(value: Any, pointer: str) -> Iterator[tuple[str, str]]:
+    """Yield every string in a JSON value, or in a check, with its pointer; keys are no values."""
     if isinstance(value, str):
         yield pointer, value
-    elif isinstance(value, list):
+    elif isinstance(value, list | tuple):
         for index, item in enumerate(value):
             yield from walk(item, f"{pointer}/{index}")
     elif isinstance(value, dict):
         for key, item in value.items():
             yield from walk(item, f"{pointer}/{key.replace('~', '~0').replace('/', '~1')}")
+    elif isinstance(value, Record):
+        yield from walk(check_value(value), pointer)
+
+
+def texts_in(step: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield every text in which a reference may be, of a step in plan form, with its pointer within the step."""
+    for name in ("each", "input", "when", "needs", "checks"):
+        yield from walk(step.get(name), f"/{name}")
 
 
 def texts_of(step: Step) -> Iterator[tuple[str, str]]:
-    """Yield every text of a step in which a reference may be, with its pointer within the step."""
-    yield from walk(list(step.each) if isinstance(step.each, tuple) else step.each, "/each")
-    yield from walk(step.input, "/input")
-    if step.when:
-        yield from walk(fields_of(step.when), "/when")
-    for name, checks in (("needs", step.needs), ("checks", step.checks)):
-        for index, check in enumerate(checks or ()):
-            yield from walk(fields_of(check), f"/{name}/{index}")
-
-
-def fields_of(check: Check) -> dict[str, JsonValue]:
-    """Return a check as it is written in the plan."""
-    fields: dict[str, JsonValue] = check.model_dump(by_alias=True, exclude_unset=True)
-    return fields
+    """Yield the same of a record."""
+    return texts_in(vars(step))
 
 
 def rename(value: T, old: str, new: str) -> T:
@@ -235,9 +232,12 @@ def problems_in_step(
 
 def _problems(step: Step, known: Collection[str], hints: Hints, params: Params) -> Iterator[Problem]:
     for pointer, text in texts_of(step):
-        references = find(text)
-        yield from _find_malformed(pointer, text)
-        for one in references:
+        references = []
+        for one in scan(text):
+            if isinstance(one, Malformed):
+                yield problem_with(one, text, one.message, one.fix, pointer)
+                continue
+            references.append(one)
             written = text[one.start : one.end]
             wrong = _wrong_step(one, written, step, known, hints) or _wrong_param(one, written, params)
             if wrong := wrong or _wrong_item(one, written, step, pointer):
@@ -260,12 +260,6 @@ def param_problems(pointer: str, text: str, params: Params) -> Iterator[Problem]
             if wrong := _wrong_param(found, written, params):
                 yield problem_with(found, text, *wrong, pointer)
         elif written.lstrip("{ \t").startswith("params."):
-            yield problem_with(found, text, found.message, found.fix, pointer)
-
-
-def _find_malformed(pointer: str, text: str) -> Iterator[Problem]:
-    for found in scan(text):
-        if isinstance(found, Malformed):
             yield problem_with(found, text, found.message, found.fix, pointer)
 
 

@@ -7,9 +7,11 @@ literal; everywhere else it is the value itself, or its text.
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 
 from pydantic import JsonValue
 
+from agentfs.core.hashing import check_value
 from agentfs.core.records import (
     Check,
     CommandCheck,
@@ -22,7 +24,6 @@ from agentfs.core.references import (
     NOT_AN_EXPRESSION,
     Reference,
     are_values,
-    fields_of,
     find,
     is_whole,
     literal,
@@ -158,7 +159,7 @@ class _Resolver:
         if isinstance(check, CommandCheck):
             run, env = self.shell(check.run)
             return ResolvedCommandCheck(kind="command", run=run, **({"env": env} if env else {}))
-        fields = {key: self._check_field(key, item) for key, item in fields_of(check).items()}
+        fields = {key: self._check_field(key, item) for key, item in check_value(check).items()}
         return type(check).model_validate(fields)
 
     def _check_field(self, key: str, item: JsonValue) -> JsonValue:
@@ -269,24 +270,17 @@ class _Resolver:
         return replace_spans(text, spans_of(find(text)), values)
 
 
-def _key(reference: Reference) -> tuple[str | None, str, tuple[str, ...]]:
+_Key = tuple[str | None, str, tuple[str, ...]]
+
+
+def _key(reference: Reference) -> _Key:
     return reference.step, reference.kind, reference.path
 
 
-def _variables(
-    taken: Collection[str], references: Sequence[Reference]
-) -> dict[tuple[str | None, str, tuple[str, ...]], str]:
+def _variables(taken: Collection[str], references: Sequence[Reference]) -> dict[_Key, str]:
     """Return a variable's name for each different reference, none of them taken already."""
-    names: dict[tuple[str | None, str, tuple[str, ...]], str] = {}
-    number = 0
-    for reference in references:
-        if _key(reference) in names:
-            continue
-        while f"REF_{number}" in taken:
-            number += 1
-        names[_key(reference)] = f"REF_{number}"
-        number += 1
-    return names
+    free = (name for number in count() if (name := f"REF_{number}") not in taken)
+    return {key: next(free) for key in dict.fromkeys(map(_key, references))}
 
 
 def _by_file(reference: Reference) -> str:

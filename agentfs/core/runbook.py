@@ -31,9 +31,10 @@ from agentfs.core.near_misses import CLOSE_FENCE, Known, find_near_miss, outside
 from agentfs.core.paths import STEP_ID, plain_name
 from agentfs.core.problems import Locate, Place, Places, Problem, Rejected, did_you_mean, shift_places
 from agentfs.core.records import JsonObject
-from agentfs.core.references import Reference, find, problem_with, walk
+from agentfs.core.references import Reference, find, problem_with, texts_in
 from agentfs.core.step_lines import Draft, read_form
 from agentfs.core.tool_spec import Catalogue, ToolSpec, split_name
+from agentfs.core.values import reach
 
 _ID = re.compile(rf"{STEP_ID}\Z")
 _ID_LENGTH = 63
@@ -80,7 +81,8 @@ def read_runbook(blocks: Sequence[Block], catalogue: Catalogue) -> Runbook | Non
     headings = [at for at, block in enumerate(blocks) if _is_steps(block)]
     if not headings:
         return None
-    section = list(takewhile(_is_below, blocks[headings[0] + 1 :]))
+    below = blocks[headings[0] + 1 :]
+    section = list(takewhile(lambda block: not (isinstance(block, Heading) and block.level <= 2), below))
     drafts, problems = _drafts(section, catalogue)
     second = (blocks[at] for at in headings[1:])
     wrong = [one.problem("there is a second '## Steps'", "put all steps under one", "/steps") for one in second]
@@ -102,11 +104,6 @@ def read_runbook(blocks: Sequence[Block], catalogue: Catalogue) -> Runbook | Non
 
 def _is_steps(block: Block) -> bool:
     return isinstance(block, Heading) and block.level == 2 and block.text.rstrip(":").lower() == "steps"
-
-
-def _is_below(block: Block) -> bool:
-    """Whether a block belongs to the section before it."""
-    return not (isinstance(block, Heading) and block.level <= 2)
 
 
 def _drafts(section: Sequence[Block], catalogue: Catalogue) -> tuple[list[Draft], list[Problem]]:
@@ -135,7 +132,7 @@ def _take(draft: Draft, block: Block, catalogue: Catalogue, known: Known) -> Non
         case Prose():
             _take_line(draft, block, known)
         case Heading() if block.text:
-            _take_line(draft, Prose(block.text, block.line, block.column, indented=True), known)
+            _take_line(draft, Prose(block.line, block.column, block.text, indented=True), known)
         case _:
             pass
 
@@ -186,16 +183,10 @@ def _fallbacks(drafts: Sequence[Draft]) -> tuple[Fallback, ...]:
         if "after" in draft.seen:
             message = f"{draft.id!r} runs only when {draft.of!r} has failed, and cannot say 'after:'"
             draft.refuse(draft.seen["after"], message, "leave the line out", "/depends_on")
-        found.append(_fallback(draft, draft.of))
+        fields = _fields(draft)
+        fields.pop("depends_on", None)
+        found.append(Fallback(in_order(fields), draft.places.locate, draft.kind, draft.of, draft.of_place))
     return tuple(found)
-
-
-def _fallback(draft: Draft, of: str) -> Fallback:
-    fields = _fields(draft)
-    fields.pop("depends_on", None)
-    if draft.instead_of:
-        return Fallback(in_order(fields), draft.places.locate, "instead", of, draft.seen["instead of"])
-    return Fallback(in_order(fields), draft.places.locate, "cleanup", of, draft.seen["on failure of"])
 
 
 # ── fences ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -378,11 +369,10 @@ class _Use:
 
 def _references(step: Mapping[str, Any]) -> Iterator[_Use]:
     """Yield where a step refers to another, and to which."""
-    for name in ("each", "input", "when", "needs", "checks"):
-        for pointer, text in walk(step.get(name), f"/{name}"):
-            for reference in find(text):
-                if reference.step:
-                    yield _Use(reference.step, pointer, text, reference)
+    for pointer, text in texts_in(step):
+        for reference in find(text):
+            if reference.step:
+                yield _Use(reference.step, pointer, text, reference)
 
 
 # ── what can be wrong with them ───────────────────────────────────────────────────────────────────────────
@@ -439,7 +429,7 @@ def _used_in_vain(
     followers = _followers(steps)
     for number, one in enumerate(fallbacks, start=len(steps)):
         uses = list(_references(one.value))
-        lost = _find_reached(first.get(one.of, one.of), followers) if uses else set()
+        lost = reach([first.get(one.of, one.of)], followers) if uses else set()
         for use in uses:
             if use.name in lost:
                 message = f"{one.id!r} runs only when {one.of!r} has failed: there is no result of {use.name!r} then"
@@ -457,13 +447,3 @@ def _followers(steps: Sequence[PlacedStep]) -> dict[str, set[str]]:
         for name in (*_depends_on(step), *find_referred_in(step.value)):
             followers.setdefault(name, set()).add(step.id)
     return followers
-
-
-def _find_reached(first: str, followers: Mapping[str, set[str]]) -> set[str]:
-    """Return a step and all that waits for it."""
-    found, ahead = {first}, [first]
-    while ahead:
-        new = followers.get(ahead.pop(), set()) - found
-        found |= new
-        ahead.extend(new)
-    return found

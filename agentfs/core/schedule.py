@@ -177,8 +177,5 @@ def due(schedule: Schedule, now: datetime, changed: datetime, runs: Sequence[Sch
         return Due(time, "queued", f"it waits until {first.run} has ended")
     if under_way or now - time <= schedule.window:
         return Due(time, "due")
-    return Due(time, "missed", f"nothing watched then, and {_catch_up_words(schedule)}")
-
-
-def _catch_up_words(schedule: Schedule) -> str:
-    return "it is older than catch_up" if schedule.catch_up else "catch_up is not set"
+    why = "it is older than catch_up" if schedule.catch_up else "catch_up is not set"
+    return Due(time, "missed", f"nothing watched then, and {why}")

@@ -18,6 +18,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from agentfs.core import paths
+from agentfs.core.costs import requests_in
 from agentfs.core.paths import TRACED_RUN as ROOT
 
 Json = Mapping[str, Any]
@@ -171,22 +172,8 @@ def _attempt(step: str, attempt: int, files: AttemptFiles, run: RunFiles, conten
 
 def _requests(path: str, log: Iterable[Json], contents: bool) -> Iterator[Span]:
     """Yield what a log says was asked of models; a request that nobody saw the end of has no time of its own."""
-    opened: tuple[int, Json] | None = None
-    count = 0
-    for entry in log:
-        match entry.get("event"):
-            case "request":
-                if opened:
-                    yield _request(path, *opened, {}, contents)
-                count += 1
-                opened = count, entry
-            case "reply" | "failed" if opened:
-                yield _request(path, *opened, entry, contents)
-                opened = None
-            case _:
-                pass
-    if opened:
-        yield _request(path, *opened, {}, contents)
+    for count, (asked, reply) in enumerate(requests_in(log), start=1):
+        yield _request(path, count, asked, reply, contents)
 
 
 def _request(path: str, count: int, asked: Json, reply: Json, contents: bool) -> Span:

@@ -31,17 +31,13 @@ class Draft:
     places: Places
     fields: dict[str, Any] = field(default_factory=dict)
     words: list[str] = field(default_factory=list)
-    instead_of: str | None = None
-    on_failure_of: str | None = None
+    of: str | None = None  # the step that this one is a fallback of, which kind of one, and where that is said
+    kind: Literal["instead", "cleanup"] = "cleanup"
+    of_place: Place = (1, 1)
     seen: dict[str, Place] = field(default_factory=dict)  # keyword -> where its value is
     problems: list[Problem] = field(default_factory=list)
     near_misses: list[Problem] = field(default_factory=list)  # read as prose, and surely not meant so
     open_line: int = 0  # the last line of prose, if its sentence goes on below
-
-    @property
-    def of(self) -> str | None:
-        """The step that this one is a fallback of."""
-        return self.instead_of or self.on_failure_of
 
     def refuse(self, place: Place, message: str, fix: str = "", pointer: str = "") -> None:
         self.problems.append(Problem(message, fix, pointer).at(*place))
@@ -123,7 +119,7 @@ def read_line(text: str, line: int = 1, column: int = 1) -> LineValue | None:
 
 def takes_value(form: LineForm, value: str) -> bool:
     """Whether a value is one that this form takes."""
-    scratch = Draft("a", Places((1, 1)))
+    scratch = Draft("a", Places())
     if value:
         form.read(scratch, LineValue(form, value, 1, 1))
     return bool(value) and not scratch.problems
@@ -231,26 +227,11 @@ def _retries(draft: Draft, given: LineValue) -> None:
         draft.put("retry_wait_s", pause, (given.line, given.column + match.start(2)))
 
 
-def _timeout(draft: Draft, given: LineValue) -> None:
-    if seconds := _seconds(given.value):
-        draft.put("timeout_s", seconds, given.place)
-    else:
-        draft.refuse(given.place, f"{given.value!r} is not a length of time", given.form.write, given.form.pointer)
-
-
 def _seconds(text: str) -> float | int:
     """Return a length of time in seconds; 0 if it is none."""
     match = _TIME.match(text.replace(" ", "")) if len(text) < 40 else None
     seconds = float(match[1] or 0) * 3600 + float(match[2] or 0) * 60 + float(match[3] or 0) if match else 0.0
     return int(seconds) if seconds.is_integer() else seconds
-
-
-def _on_failure(draft: Draft, given: LineValue) -> None:
-    if given.value.lower() not in ("stop", "continue", "replan"):
-        wrong = f"{given.value!r} is not stop, continue or replan"
-        draft.refuse(given.place, wrong, given.form.write, given.form.pointer)
-    else:
-        draft.put("on_failure", given.value.lower(), given.place)
 
 
 def _fallback(draft: Draft, given: LineValue) -> None:
@@ -259,21 +240,29 @@ def _fallback(draft: Draft, given: LineValue) -> None:
         draft.refuse(given.place, wrong, "make two steps of it")
     elif not _ID.match(given.value):
         draft.refuse(given.place, f"{given.value!r} is not a step id", given.form.write)
-    elif given.form.keyword == "instead of":
-        draft.instead_of = given.value
     else:
-        draft.on_failure_of = given.value
+        draft.of, draft.of_place = given.value, given.place
+        draft.kind = "instead" if given.form.keyword == "instead of" else "cleanup"
 
 
-def _agent_name(draft: Draft, given: LineValue) -> None:
-    if _AGENT.match(given.value):
-        draft.put("agent", given.value, given.place)
-    else:
-        draft.refuse(given.place, f"{given.value!r} is not an agent's name", given.form.write, given.form.pointer)
+def _reader(parse: Callable[[str], Any], what: str) -> Callable[[Draft, LineValue], None]:
+    """Return how a form is read that takes one value of a kind; `parse` returns nothing for what is none."""
+
+    def read(draft: Draft, given: LineValue) -> None:
+        if value := parse(given.value):
+            draft.put(given.form.field, value, given.place)
+        else:
+            draft.refuse(given.place, f"{given.value!r} is not {what}", given.form.write, given.form.pointer)
+
+    return read
 
 
-def _text(draft: Draft, given: LineValue) -> None:
-    draft.put(given.form.field, given.value, given.place)
+def _agent_name(value: str) -> str | None:
+    return value if _AGENT.match(value) else None
+
+
+def _on_failure(value: str) -> str | None:
+    return value.lower() if value.lower() in ("stop", "continue", "replan") else None
 
 
 def _flag(value: bool) -> Callable[[Draft, LineValue], None]:
@@ -319,7 +308,7 @@ LINES = (
               "is tried again (`limits.attempts`, 2)",
         write="write a whole number: retries: 2, or retries: 3 every 10s",
         also=("retry",)),
-    LineForm("timeout", "timeout: 90s", "timeout_s", _timeout,
+    LineForm("timeout", "timeout: 90s", "timeout_s", _reader(_seconds, "a length of time"),
         means="`s`, `m`, `h`, `1m30s`; without it 600 s",
         write="write timeout: 90s, 5m, 1h or 1m30s",
         also=("time limit",)),
@@ -335,7 +324,7 @@ LINES = (
         means="once done or cut off it runs again only with a person's permission",
         write="write not repeatable on a line of its own",
         also=("unrepeatable", "non repeatable", "not idempotent")),
-    LineForm("on failure", "on failure: stop", "on_failure", _on_failure,
+    LineForm("on failure", "on failure: stop", "on_failure", _reader(_on_failure, "stop, continue or replan"),
         means="or `continue`: what depends on it runs all the same; or `replan`, the default",
         write="write on failure: stop, continue or replan",
         also=("on error", "if it fails")),
@@ -349,20 +338,20 @@ LINES = (
               "reject it; the run ends failed",
         write="name one step by its id: on failure of: a",
         also=("on error of", "clean up of", "cleanup of")),
-    LineForm("why", "why: words", "why", _text, takes="words",
+    LineForm("why", "why: words", "why", _reader(str, "text"), takes="words",
         means="why the step is there. For people",
         write="write why: and the reason"),
-    LineForm("success", "success: words", "success_condition", _text, takes="words",
+    LineForm("success", "success: words", "success_condition", _reader(str, "text"), takes="words",
         means="when the step counts as done. For people, and for a model that does the step",
         write="write success: and when the step counts as done"),
     LineForm("tools", "tools: shell, read_file", "tools", _tools, names="tools",
         means="for a step with no fence, which [a model does](executor.md)",
         write="name tools: tools: shell, read_file"),
-    LineForm("place", "place: NAME", "place", _text,
+    LineForm("place", "place: NAME", "place", _reader(str, "text"),
         means="where the step runs: a [place](places.md) of the settings",
         write="name a place of [places]: place: cluster",
         also=("runs on",)),
-    LineForm("agent", "agent: codex", "agent", _agent_name,
+    LineForm("agent", "agent: codex", "agent", _reader(_agent_name, "an agent's name"),
         means="a [coding agent](agents.md) does it: the prose is its task. No fence",
         write="name one agent: agent: codex",
         also=("coding agent",)),

@@ -13,9 +13,7 @@ from typing import Any
 import yaml
 
 from agentfs.core.json_text import MAX_DEPTH, MAX_DIGITS, Lines
-from agentfs.core.problems import pointer_to, refuse
-
-_Place = tuple[int, int]
+from agentfs.core.problems import Place, Places, pointer_to, refuse
 
 # The core schema of YAML 1.2.
 _NULL = re.compile(r"(?:null|Null|NULL|~|)\Z")
@@ -46,7 +44,7 @@ class YamlReader:
         self._text = text
         self._first_line = first_line
         self._events: Iterator[Any] = yaml.parse(text, Loader=yaml.SafeLoader)
-        self.places: dict[str, tuple[_Place, _Place]] = {}  # pointer -> where its name and its value begin
+        self.places = Places((first_line, 1))
 
     def value(self) -> Any:
         """Return what the text says; `{}` if it says nothing. Raise `Rejected` if it is not plain YAML."""
@@ -65,16 +63,16 @@ class YamlReader:
         next(self._events)  # the stream begins
         if isinstance(next(self._events), yaml.StreamEndEvent):
             return {}
-        value = self._node(next(self._events), "", None)
+        value = self._node(next(self._events), "")
         next(self._events)  # the document ends
         after = next(self._events)
         if isinstance(after, yaml.DocumentStartEvent):
             refuse("a second document begins here", "keep one document in a file", *self._place(after))
         return value
 
-    def _node(self, event: Any, pointer: str, key: _Place | None) -> Any:
+    def _node(self, event: Any, pointer: str) -> Any:
         place = self._plain_place(event)
-        self.places[pointer] = (key or place, place)
+        self.places.marks[pointer] = place
         if isinstance(event, yaml.ScalarEvent):
             return _scalar(event, place)
         if pointer.count("/") >= MAX_DEPTH:
@@ -84,7 +82,7 @@ class YamlReader:
     def _list(self, pointer: str) -> list[Any]:
         items: list[Any] = []
         while not isinstance(event := next(self._events), yaml.CollectionEndEvent):
-            items.append(self._node(event, f"{pointer}/{len(items)}", None))
+            items.append(self._node(event, f"{pointer}/{len(items)}"))
         return items
 
     def _table(self, pointer: str) -> dict[str, Any]:
@@ -95,10 +93,11 @@ class YamlReader:
             inner = pointer + pointer_to(name)
             if name in table:
                 refuse(f"the field {name!r} is there twice", "keep one of the two", *place, inner)
-            table[name] = self._node(next(self._events), inner, place)
+            self.places.names[inner] = place
+            table[name] = self._node(next(self._events), inner)
         return table
 
-    def _plain_place(self, event: Any) -> _Place:
+    def _plain_place(self, event: Any) -> Place:
         """Return where a node begins; refuse one that says more than JSON could."""
         place = self._place(event)
         if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
@@ -107,14 +106,14 @@ class YamlReader:
             refuse("tags (!) are not read here", "remove it; text goes in quotes", *place)
         return place
 
-    def _place(self, event: Any) -> _Place:
+    def _place(self, event: Any) -> Place:
         return self._at(event.start_mark.line, event.start_mark.column)
 
-    def _at(self, line: int, column: int) -> _Place:
+    def _at(self, line: int, column: int) -> Place:
         return line + self._first_line, column + 1
 
 
-def _name(event: Any, place: _Place) -> str:
+def _name(event: Any, place: Place) -> str:
     """Return the name of a field, which must be text."""
     if not isinstance(event, yaml.ScalarEvent):
         refuse("a field's name must be text, not a list or a table", "write name: value", *place)
@@ -124,7 +123,7 @@ def _name(event: Any, place: _Place) -> str:
     return name
 
 
-def _scalar(event: Any, place: _Place) -> Any:
+def _scalar(event: Any, place: Place) -> Any:
     text: str = event.value
     if _SURROGATE.search(text):
         refuse("half of a character pair: a lone surrogate", "write the character itself", *place)
@@ -144,15 +143,8 @@ def plain_scalar(text: str) -> Any:
     if match := _BOOL.match(text):
         return match[1] is not None
     if _INT.match(text):
-        return _yaml_int(text)
+        return int(text, {"0o": 8, "0x": 16}.get(text[:2], 10)) if len(text) <= MAX_DIGITS else None
     if _FLOAT.match(text):
         number = float(text)
         return None if number in (float("inf"), float("-inf")) else number
     return text
-
-
-def _yaml_int(text: str) -> int | None:
-    if len(text) > MAX_DIGITS:
-        return None
-    base = {"0o": 8, "0x": 16}.get(text[:2], 10)
-    return int(text, base)

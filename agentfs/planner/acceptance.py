@@ -49,7 +49,7 @@ class Look(Protocol):
     `as_checks`: one that fails is tried with next to nothing in the files that it names and that are not there yet.
     """
 
-    def __call__(self, checks: Sequence[Check], *, as_checks: bool = True) -> tuple[CheckResult | None, ...]: ...
+    def __call__(self, checks: Sequence[Check], /, *, as_checks: bool = True) -> tuple[CheckResult | None, ...]: ...
 
 
 _Looked = tuple[Check, CheckResult | None]

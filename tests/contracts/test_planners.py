@@ -69,7 +69,7 @@ class Scene:
         )
         state = derive(self.given, means(planner=True))
         return self.planner.answer(
-            call or a_call(1), state, self.folder, line, lambda checks: tuple(None for _ in checks)
+            call or a_call(1), state, self.folder, line, lambda checks, **_: tuple(None for _ in checks)
         )
 
 
@@ -341,7 +341,7 @@ def test_the_prompt_of_the_workspace_is_used_instead(tmp_path: Path) -> None:
     planner = replace(it.planner, prompt=own)
     line = ModelSession(lambda _event, _fields: None, Budget(BOUNDS), threading.Event(), 1e18)
     said = planner.answer(
-        a_call(1, goal_sha256=GOAL), derive(it.given, means(planner=True)), tmp_path, line, lambda _: ()
+        a_call(1, goal_sha256=GOAL), derive(it.given, means(planner=True)), tmp_path, line, lambda _, **__: ()
     )
     assert said.prompt_sha256 == own.sha256 != PROMPT.sha256
     assert it.model.requests[0].messages[0] == {"role": "system", "content": "Plan."}

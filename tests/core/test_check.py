@@ -12,7 +12,7 @@ import pytest
 from agentfs.core.config import Settings
 from agentfs.core.documents import Document, read_json, read_toml, read_yaml
 from agentfs.core.json_schema import record_problems
-from agentfs.core.plan_check import check_goal, check_plan, check_record, check_settings, to_record
+from agentfs.core.plan_check import check_goal, check_plan, check_settings, to_record
 from agentfs.core.problems import Problem, Rejected
 from agentfs.core.records import Author, Goal, ModelChoice, Plan
 from agentfs.core.tool_spec import Catalogue
@@ -216,12 +216,12 @@ def test_a_table_with_a_wrong_name() -> None:
     assert "'after': \"A b\" is not a step id" in messages
 
 
-def test_check_record_reads_what_a_schema_file_describes() -> None:
+def test_a_record_is_read_as_its_schema_file_describes_it() -> None:
     change = {"role": "person", "name": "Ada"}
     assert to_record(change, Author) == (Author(role="person", name="Ada"), [])
     with pytest.raises(Rejected, match="the field 'status' is missing"):
-        check_record(read_json(b"{}"), Plan, "plan")
-    assert check_record(read_json(written(a_plan())), Plan, "plan").status == "approved"
+        check_plan(read_json(b"{}"), FULL)
+    assert check_plan(read_json(written(a_plan())), FULL).status == "approved"
 
 
 # ── speed ─────────────────────────────────────────────────────────────────────────────────────────────────

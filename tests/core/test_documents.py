@@ -127,11 +127,6 @@ def test_a_hundred_megabytes_are_refused_at_once() -> None:
     assert time.process_time() - started < 1
 
 
-def test_a_limit_of_ones_own() -> None:
-    with pytest.raises(Rejected, match="larger than 1 KiB"):
-        read_json(b'"' + b"x" * 1024 + b'"', limit=1024)
-
-
 def test_lines_count_from_where_they_are_told() -> None:
     lines = Lines("ab\n\ncd\n", first_line=5)
     assert [lines.at(offset) for offset in (0, 2, 3, 4, 99)] == [(5, 1), (5, 2), (6, 1), (7, 1), (7, 2)]
