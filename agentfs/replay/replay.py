@@ -21,6 +21,7 @@ from agentfs.core import paths
 from agentfs.core.decide import decide
 from agentfs.core.facts import Facts
 from agentfs.core.hashing import sha256_bytes
+from agentfs.core.paths import kind_of
 from agentfs.core.records import Call, Order, Result, Revision
 from agentfs.core.reports import ConditionHeld, apply
 from agentfs.core.run_state import derive, used_by
@@ -40,7 +41,6 @@ from agentfs.replay.recording import (
     Unreplayable,
     compare,
     events,
-    kind_of,
     list_files,
     missing_parts,
     parse_record,
