@@ -23,9 +23,9 @@ from agentfs.core.paths import run_id
 from agentfs.core.records import Order, Revision
 from agentfs.ledger.committer import PARTS, own_files
 from agentfs.ledger.git import LedgerBusy, LedgerError
+from agentfs.ledger.history import History
 from agentfs.ledger.ledger import Ledger, blob_sha
 from agentfs.ledger.repository import find_damage, find_substitutes
-from agentfs.ledger.walk import History
 from agentfs.storage.files import read_whole
 from agentfs.storage.locks import held_inodes, is_driven, is_watched
 from agentfs.storage.safe_open import reading
