@@ -127,6 +127,7 @@ class Git:
         try:
             repo = gitpython(str(self.root.absolute()), expand_vars=False)
             repo.git.update_environment(**self._variables)
+            repo.git.set_persistent_git_options(c=list(self._settings))
             try:
                 yield repo
             finally:

@@ -311,17 +311,16 @@ class Ledger:
 
         By plumbing, which no setting of a repository makes run anything.
         """
-        places = () if run is None else ("--", f":(literal){run}/")
         git = Git(self.root, f"core.commitGraph={'true' if run else 'false'}")  # of all runs: what the objects say
-        words = ("rev-list", "--reverse", "--topo-order", "--full-history", BRANCH, *places)
-        shas = iter(git.output(*words, seconds=None).decode().split())
+        place = f":(literal){run}/" if run else ""
         diff = ("diff-tree", "--stdin", "-r", "-z", "--raw", "--no-renames", "--root", "--always", "--no-abbrev")
         with git.repository() as repo:
-            while some := list(islice(shas, _AT_ONCE)):
-                given = "".join(f"{sha}\n" for sha in some).encode()
-                done = git.run(*diff, *places, given=given, seconds=None)
+            found = repo.iter_commits(BRANCH, place, reverse=True, topo_order=True, full_history=True)
+            while some := list(islice(found, _AT_ONCE)):
+                given = "".join(f"{one.hexsha}\n" for one in some).encode()
+                done = git.run(*diff, *(["--", place] if run else []), given=given, seconds=None)
                 changes = _parse_changes(done.out)  # of a damaged tree there are none: `git fsck` names it
-                yield from (_read_commit(repo, sha, changes.get(sha, [])) for sha in some)
+                yield from (_read_commit(one, changes.get(one.hexsha, [])) for one in some)
 
     def history(self, run: str | None = None) -> list[LedgerCommit]:
         """Return the commits of `main`, newest first; of one run: those that name it in their trailers."""
@@ -395,9 +394,10 @@ def _parse_changes(printed: bytes) -> dict[str, list[Change]]:
     return found
 
 
-def _read_commit(repo: "gitpython.Repo", sha: str, changes: list[Change]) -> LedgerCommit:
+def _read_commit(commit: "gitpython.Commit", changes: list[Change]) -> LedgerCommit:
+    sha = commit.hexsha
     try:
-        raw = repo.odb.stream(bytes.fromhex(sha)).read().decode("utf-8", "replace")
+        raw = commit.data_stream.read().decode("utf-8", "replace")
         head, _, message = raw.partition("\n\n")
         headers = [line.partition(" ")[::2] for line in head.split("\n") if not line.startswith(" ")]
         parents = [value for name, value in headers if name == "parent"]
