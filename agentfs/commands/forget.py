@@ -37,18 +37,19 @@ class Chosen:
     at: str
     bytes: int
 
+    @property
+    def run(self) -> str:
+        return paths.run_id(self.folder)
+
     def as_json(self) -> dict[str, Any]:
-        return {"run": paths.run_id(self.folder), "state": self.state, "at": self.at, "bytes": self.bytes}
+        return {"run": self.run, "state": self.state, "at": self.at, "bytes": self.bytes}
 
 
 def forget(arguments: Namespace) -> int:
     """`agentfs forget RUN…` and `agentfs forget --older-than AGE --state STATE --name PATTERN`"""
     workspace = here(arguments)
     named = _is_named(arguments)
-    listed = _find_named(workspace, arguments.runs) if named else _select(workspace, arguments)
-    found, kept = _keep_for_schedules(listed)
-    chosen, unmeasured = _measure(found)
-    kept |= unmeasured
+    chosen, kept = _choose(_find_named(workspace, arguments.runs) if named else _select(workspace, arguments))
     if arguments.dry_run:
         return _report(arguments, workspace, chosen, Forgotten(kept=kept))
     forgetting = _forgetting(workspace)
@@ -57,14 +58,15 @@ def forget(arguments: Namespace) -> int:
         return _report(arguments, workspace, [], Forgotten(kept=kept))
     if not (named or arguments.yes):
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
-            say(f"{summary(_pages(chosen), 'would be forgotten')}: look with --dry-run, then say --yes")
+            say(f"{_summary(chosen, 'would be forgotten')}: look with --dry-run, then say --yes")
             return WAITING
         if not _confirm(chosen):
             say("nothing was forgotten")
             return 0
     done = forgetting.forget([one.folder for one in chosen])
     done.kept.update(kept)
-    return _report(arguments, workspace, [one for one in chosen if paths.run_id(one.folder) in set(done.gone)], done)
+    gone = set(done.gone)
+    return _report(arguments, workspace, [one for one in chosen if one.run in gone], done)
 
 
 # ── which ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -113,24 +115,16 @@ def _select(workspace: Workspace, arguments: Namespace) -> list[tuple[Path, read
     return found
 
 
-def _keep_for_schedules(
-    found: list[tuple[Path, reading.Glance | None]],
-) -> tuple[list[tuple[Path, reading.Glance | None]], dict[str, str]]:
+def _choose(found: list[tuple[Path, reading.Glance | None]]) -> tuple[list[Chosen], dict[str, str]]:
     """Return the runs that may go, and why others stay: without its run, a time of a schedule would be due again."""
-    now, kept = datetime.now(UTC), {}
-    for folder, _ in found:
-        if why := why_needed(folder, now):
-            kept[paths.run_id(folder)] = why
-    return [one for one in found if paths.run_id(one[0]) not in kept], kept
-
-
-def _measure(found: list[tuple[Path, reading.Glance | None]]) -> tuple[list[Chosen], dict[str, str]]:
-    chosen, kept = [], {}
+    now, chosen, kept = datetime.now(UTC), [], {}
     for folder, end in found:
         try:
+            if why := why_needed(folder, now):
+                raise Kept(why)
             chosen.append(Chosen(folder, end.state if end else None, end.at if end else "", measure(folder)))
-        except Kept as why:
-            kept[paths.run_id(folder)] = str(why)
+        except Kept as why_kept:
+            kept[paths.run_id(folder)] = str(why_kept)
         except OSError as error:
             kept[paths.run_id(folder)] = f"{error.strerror} ({error.filename})"
     return chosen, kept
@@ -141,10 +135,10 @@ def _measure(found: list[tuple[Path, reading.Glance | None]]) -> tuple[list[Chos
 
 def _confirm(chosen: list[Chosen]) -> bool:
     """Ask on the terminal; only a plain yes is one."""
-    for line in forget_table(_pages(chosen), datetime.now(UTC), width(sys.stderr), colours=False):
+    for line in _table(chosen, width(sys.stderr), colours=False):
         say(line)
     say(GONE_FOR_GOOD)
-    print(f"{summary(_pages(chosen), 'would be forgotten')}. Forget? [y/N] ", end="", file=sys.stderr, flush=True)
+    print(f"{_summary(chosen, 'would be forgotten')}. Forget? [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().casefold() in ("y", "yes")
 
 
@@ -162,18 +156,17 @@ def _forgetting(workspace: Workspace) -> Forgetting:
 
 
 def _report(arguments: Namespace, workspace: Workspace, gone: list[Chosen], done: Forgotten) -> int:
-    pages = _pages(gone)
     if arguments.json:
         page = {
             "dry_run": arguments.dry_run,
-            "forgotten": pages,
+            "forgotten": [one.as_json() for one in gone],
             "kept": [{"run": run, "why": why} for run, why in done.kept.items()],
             "bytes": sum(one.bytes for one in gone),
             "commits": done.commits,
         }
         print_lines([json_text(page)])
-    else:
-        print_lines(_lines(arguments, workspace, pages, done))
+    elif gone or not done.kept:
+        print_lines(_lines(gone, short_path(workspace.runs), done.commits, dry_run=arguments.dry_run))
     for run, why in done.kept.items():
         say(f"{run} is kept: {inert(why)}")
     if done.later:
@@ -181,54 +174,38 @@ def _report(arguments: Namespace, workspace: Workspace, gone: list[Chosen], done
     return 2 if done.kept else 0
 
 
-def _lines(arguments: Namespace, workspace: Workspace, pages: list[dict[str, Any]], done: Forgotten) -> list[str]:
-    if not pages:
-        return [] if done.kept else ["no run that has ended matches"]
-    most = len(pages) if arguments.dry_run else 20
-    lines = forget_table(pages, datetime.now(UTC), width(), colours=colours(), most=most)
-    if arguments.dry_run:
-        return [*lines, f"{summary(pages, 'would be forgotten')}; nothing was removed", GONE_FOR_GOOD]
-    return [*lines, summary(pages, "forgotten"), *again(pages, short_path(workspace.runs), done.commits)]
-
-
-def _pages(chosen: list[Chosen]) -> list[dict[str, Any]]:
-    return [one.as_json() for one in chosen]
-
-
 # ── what it prints ────────────────────────────────────────────────────────────────────────────────────────
 
 
-MOST = 20
+def _lines(gone: list[Chosen], runs: str, commits: Sequence[str], *, dry_run: bool) -> list[str]:
+    if not gone:
+        return ["no run that has ended matches"]
+    if dry_run:
+        lines = _table(gone, width(), colours=colours(), most=len(gone))
+        return [*lines, f"{_summary(gone, 'would be forgotten')}; nothing was removed", GONE_FOR_GOOD]
+    return [*_table(gone, width(), colours=colours()), _summary(gone, "forgotten"), *_again(gone, runs, commits)]
 
 
-def forget_table(
-    runs: Sequence[dict[str, Any]], now: datetime, width: int | None, *, colours: bool, most: int = MOST
-) -> list[str]:
+def _table(chosen: Sequence[Chosen], width: int | None, *, colours: bool, most: int = 20) -> list[str]:
     """Return a line per run, `most` of them at most."""
-    heading: list[Cell] = [(word, None) for word in ("RUN", "STATE", "ENDED", "SIZE")]
-    rows = [heading, *(_row(run, now) for run in runs[:most])]
+    now = datetime.now(UTC)
+    rows: list[list[Cell]] = [[(word, None) for word in ("RUN", "STATE", "ENDED", "SIZE")]]
+    for one in chosen[:most]:
+        state = one.state or "unreadable"
+        colour = mark_of_run(state).colour
+        rows.append([(one.run, None), (state, colour), (moment(one.at, now), None), (size(one.bytes), None)])
     lines = table(rows, width, colours=colours)
-    return lines if len(runs) <= most else [*lines, f"… and {len(runs) - most} more"]
+    return lines if len(chosen) <= most else [*lines, f"… and {len(chosen) - most} more"]
 
 
-def _row(run: dict[str, Any], now: datetime) -> list[Cell]:
-    state = run["state"] or "unreadable"
-    return [
-        (run["run"], None),
-        (state, mark_of_run(state).colour),
-        (moment(run["at"], now), None),
-        (size(run["bytes"]), None),
-    ]
-
-
-def summary(runs: Sequence[dict[str, Any]], words: str) -> str:
+def _summary(chosen: Sequence[Chosen], words: str) -> str:
     """Return `3 runs WORDS, 120 kB`."""
-    return f"{plural(len(runs), 'run')} {words}, {size(sum(run['bytes'] for run in runs))}"
+    return f"{plural(len(chosen), 'run')} {words}, {size(sum(one.bytes for one in chosen))}"
 
 
-def again(runs: Sequence[dict[str, Any]], where: str, commits: Sequence[str]) -> list[str]:
+def _again(gone: Sequence[Chosen], where: str, commits: Sequence[str]) -> list[str]:
     """Return the git commands that show what was forgotten and bring it back."""
-    run, words = (runs[0]["run"], "what it was: ") if len(runs) == 1 else ("RUN", "what they were:")
+    run, words = (gone[0].run, "what it was: ") if len(gone) == 1 else ("RUN", "what they were:")
     lines = [f"{words}  git -C {where} log -- {run}"]
     if commits:
         commit = commits[-1][:10] if len(commits) == 1 else "COMMIT"

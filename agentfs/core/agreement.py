@@ -3,15 +3,24 @@
 What a run says of itself is checked here without the ledger; hashes come in computed.
 """
 
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
 from agentfs.core import paths as names
-from agentfs.core.records import Answer, Call, Order, Outcome, Result, Revision, Run
+from agentfs.core.records import Answer, Call, Order, Outcome, Record, Result, Revision, Run
 
-Attempt = tuple[str, int]
 T = TypeVar("T")
+R = TypeVar("R", bound=Record)
+_RECORDS: dict[str, type[Record]] = {
+    "run": Run,
+    "revision": Revision,
+    "call": Call,
+    "answer": Answer,
+    "order": Order,
+    "result": Result,
+    "outcome": Outcome,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,29 +49,31 @@ class Disagreement:
 
 @dataclass(slots=True)
 class RunFiles:
-    """The records of one run as they were read, and the hashes of what they speak of."""
+    """The records of one run as they were read, and the hashes of what they speak of; all by their paths."""
 
-    folder: str  # the run's id by where it lies
-    paths: frozenset[str] = frozenset()
-    run: Run | None = None
-    revisions: dict[int, Revision] = field(default_factory=dict)
-    plans: dict[int, str] = field(default_factory=dict)  # sha256 of revisions/R.plan.json
-    calls: dict[int, Call] = field(default_factory=dict)
-    answers: dict[int, Answer] = field(default_factory=dict)
-    tries: dict[int, set[str]] = field(default_factory=dict)  # sha256 of planning/C.plan.K.json
-    goals: dict[int, str] = field(default_factory=dict)  # sha256 of the goal a call was given, where it was kept
-    orders: dict[Attempt, Order] = field(default_factory=dict)
-    results: dict[Attempt, Result] = field(default_factory=dict)
-    outcome: Outcome | None = None
+    paths: dict[str, str] = field(default_factory=dict)  # every file, and the name git gives to what it holds
+    records: dict[str, Record] = field(default_factory=dict)
+    hashes: dict[str, str] = field(default_factory=dict)  # sha256 of the plans and goals that were kept
+    torn: set[str] = field(default_factory=set)  # orders that do not read
+    unreadable: list[Fault] = field(default_factory=list)
 
-    @property
-    def ids(self) -> set[str]:
-        """The names the run has had, as far as it says so: a folder may be renamed."""
-        return {self.folder} | ({self.run.run} if self.run else set())
+    def of(self, kind: type[R]) -> dict[str, R]:
+        """Return the records of one kind."""
+        return {path: record for path, record in self.records.items() if isinstance(record, kind)}
+
+    def numbered(self, kind: type[R]) -> dict[int, R]:
+        """Return the revisions or calls by the numbers in their names."""
+        return {_number(path): record for path, record in self.of(kind).items()}
+
+
+def record_kind(path: str) -> type[Record] | None:
+    """Return what is read of a file; None: it holds no record that is compared."""
+    return _RECORDS.get(names.kind_of(path))
 
 
 def faults(files: RunFiles) -> Iterator[Fault]:
     """Yield everything in which the files of a run disagree among themselves."""
+    yield from files.unreadable
     for look in (
         _run,
         _numbers,
@@ -82,67 +93,63 @@ def faults(files: RunFiles) -> Iterator[Fault]:
 def _run(files: RunFiles) -> Iterator[Fault]:
     if names.RUN not in files.paths:
         yield Fault(names.RUN, "is missing")
-    if files.revisions and not any(f"goal{suffix}" in files.paths for suffix in names.GOAL_SUFFIXES):
+    if files.of(Revision) and not any(name in files.paths for name in names.GOALS):
         yield Fault("goal.md", "is missing: what was asked is gone")
 
 
 def _numbers(files: RunFiles) -> Iterator[Fault]:
     """Revisions and calls are numbered from 1, without a gap, and each file says its own number."""
-    listed = _list(files, names.REVISIONS, names.parse_revision_file)
-    for number in _gaps({number for number, kind in listed if kind == "record"}):
+    for number in _gaps({_number(path) for path in files.paths if names.kind_of(path) == "revision"}):
         yield Fault(_revision(number), "is missing, and later revisions are there")
-    for number, revision in files.revisions.items():
-        if revision.revision != number:
-            yield Fault(_revision(number), f"says it is revision {revision.revision}")
+    for path, revision in files.of(Revision).items():
+        if path != _revision(revision.revision):
+            yield Fault(path, f"says it is revision {revision.revision}")
     calls = _list(files, names.PLANNING, names.parse_call_file)
     made = {one.call for one in calls if one.kind == "call"}
     for number in _gaps(made):
         if not any(one.call == number for one in calls):
             yield Fault(names.call_path(number, "call"), "is missing, and later calls are there")
-    for kind, found in (("call", files.calls), ("answer", files.answers)):
-        for number, record in found.items():
-            if record.call != number:
-                file = names.call_path(number, "call" if kind == "call" else "answer")
-                yield Fault(file, f"says it is of call {record.call}")
-    for number in sorted(files.answers.keys() - made):
+    asked: dict[str, Call | Answer] = {**files.of(Call), **files.of(Answer)}
+    for path, record in asked.items():
+        if _number(path) != record.call:
+            yield Fault(path, f"says it is of call {record.call}")
+    for number in sorted({one.call for one in calls if one.kind == "answer"} - made):
         yield Fault(names.call_path(number, "call"), "is missing, and its answer is there")
 
 
 def _plans(files: RunFiles) -> Iterator[Fault]:
-    for number, revision in files.revisions.items():
-        if number not in files.plans:
-            yield Fault(_plan(number), f"is missing: the plan of revision {number}")
-        elif files.plans[number] != revision.plan_sha256:
-            yield Fault(_plan(number), f"is not the plan that {_revision(number)} names (plan_sha256)")
+    for number, revision in files.numbered(Revision).items():
+        plan = _plan(number)
+        if plan not in files.hashes:
+            yield Fault(plan, f"is missing: the plan of revision {number}")
+        elif files.hashes[plan] != revision.plan_sha256:
+            yield Fault(plan, f"is not the plan that {_revision(number)} names (plan_sha256)")
 
 
 def _bases(files: RunFiles) -> Iterator[Fault]:
     """Every revision names the one before, every call the one it was made on."""
-    for number, revision in files.revisions.items():
-        before = files.revisions.get(number - 1)
+    revisions = files.numbered(Revision)
+    for number, revision in revisions.items():
+        before = revisions.get(number - 1)
         if (number == 1 or before) and revision.base_sha256 != (before.plan_sha256 if before else None):
             yield Fault(_revision(number), f"does not follow on revision {number - 1} (base_sha256)")
-    for number, call in files.calls.items():
-        on = files.revisions.get(call.revision)
+    for path, call in files.of(Call).items():
+        on = revisions.get(call.revision)
         if (call.revision == 0 or on) and call.base_sha256 != (on.plan_sha256 if on else None):
-            yield Fault(
-                names.call_path(number, "call"), f"was not made on the plan of revision {call.revision} (base_sha256)"
-            )
+            yield Fault(path, f"was not made on the plan of revision {call.revision} (base_sha256)")
 
 
 def _calls(files: RunFiles) -> Iterator[Fault]:
     """A revision that a call led to says what the call said."""
-    for number, revision in files.revisions.items():
+    calls = files.numbered(Call)
+    for path, revision in files.of(Revision).items():
         if revision.call is None:
             continue
-        call = files.calls.get(revision.call)
+        call, file = calls.get(revision.call), names.call_path(revision.call, "call")
         if call is None:
-            yield Fault(names.call_path(revision.call, "call"), f"is missing, and revision {number} came of it")
+            yield Fault(file, f"is missing, and revision {_number(path)} came of it")
         elif _fields_of(revision) != _fields_of(call):
-            yield Fault(
-                _revision(number),
-                f"says something else than {names.call_path(revision.call, 'call')}, which it came of",
-            )
+            yield Fault(path, f"says something else than {file}, which it came of")
 
 
 def _fields_of(one: Revision | Call) -> tuple[object, ...]:
@@ -150,25 +157,21 @@ def _fields_of(one: Revision | Call) -> tuple[object, ...]:
 
 
 def _goals(files: RunFiles) -> Iterator[Fault]:
-    for number, kept in files.goals.items():
-        call = files.calls.get(number)
+    calls = files.numbered(Call)
+    for path, kept in files.hashes.items():
+        call = calls.get(_number(path)) if names.kind_of(path) == "goal" else None
         if call and call.goal_sha256 != kept:
-            words = f"is not the goal that call {number} was given (goal_sha256)"
-            yield Fault(next(path for path in files.paths if _is_goal_of(path, number)), words)
-
-
-def _is_goal_of(path: str, call: int) -> bool:
-    return path.startswith(f"{names.PLANNING}/{call}.goal.")
+            yield Fault(path, f"is not the goal that call {_number(path)} was given (goal_sha256)")
 
 
 def _installed_plans(files: RunFiles) -> Iterator[Fault]:
     """What a call put in place is in planning/, byte for byte."""
-    for number, revision in files.revisions.items():
-        if revision.call is not None and revision.plan_sha256 not in files.tries.get(revision.call, set()):
+    tries = {(_number(path), kept) for path, kept in files.hashes.items() if names.kind_of(path) == "plan"}
+    for number, revision in files.numbered(Revision).items():
+        if revision.call is not None and (revision.call, revision.plan_sha256) not in tries:
             tried = names.call_path(revision.call, "plan")
-            yield Fault(
-                _plan(number), f"is no plan that call {revision.call} put in place: {tried} is another, or gone"
-            )
+            words = f"is no plan that call {revision.call} put in place: {tried} is another, or gone"
+            yield Fault(_plan(number), words)
 
 
 def _attempts(files: RunFiles) -> Iterator[Fault]:
@@ -178,39 +181,32 @@ def _attempts(files: RunFiles) -> Iterator[Fault]:
         seen.setdefault(one.step, set()).add(one.attempt)
     for step, numbers in seen.items():
         for number in _gaps(numbers):
-            yield Fault(
-                names.step_path(step, number, "result"),
-                "is missing, with all of its attempt, and later ones are there",
-            )
+            path = names.step_path(step, number, "result")
+            yield Fault(path, "is missing, with all of its attempt, and later ones are there")
 
 
 def _orders(files: RunFiles) -> Iterator[Fault]:
     """Orders and results say whose they are, and a result is that of its order."""
-    kinds: tuple[tuple[names.StepFileKind, Mapping[Attempt, Order | Result]], ...] = (
-        ("order", files.orders),
-        ("result", files.results),
-    )
-    for kind, found in kinds:
-        for (step, number), record in found.items():
-            file = names.step_path(step, number, kind)
-            if (record.step, record.attempt) != (step, number):
-                yield Fault(
-                    file, f"is of attempt {record.attempt} of {record.step}, not of the one it is named after"
-                )
-            if record.revision > max(files.revisions, default=0) and files.revisions:
-                yield Fault(file, f"is of revision {record.revision}, which is not there")
-    for attempt, result in files.results.items():
-        order = files.orders.get(attempt)
+    orders, results, last = files.of(Order), files.of(Result), max(files.numbered(Revision), default=0)
+    attempts: dict[str, Order | Result] = {**orders, **results}
+    for path, record in attempts.items():
+        if not path.startswith(f"{names.conversation(record.step, record.attempt)}."):
+            words = f"is of attempt {record.attempt} of {record.step}, not of the one it is named after"
+            yield Fault(path, words)
+        if record.revision > last > 0:
+            yield Fault(path, f"is of revision {record.revision}, which is not there")
+    for path, result in results.items():
+        ordered = path.replace(".result.json", ".json")
+        order = orders.get(ordered)
+        if ordered in files.torn and result.status != "interrupted":  # it is not fsynced: a power cut may empty it
+            yield Fault(ordered, "does not read, and it was carried out")
         if order and (order.key, order.after) != (result.key, result.after):
-            yield Fault(
-                names.step_path(*attempt, "result"),
-                f"is not of {names.step_path(*attempt, 'order')}: key or after differ",
-            )
+            yield Fault(path, f"is not of {ordered}: key or after differ")
 
 
 def _evidence(files: RunFiles) -> Iterator[Fault]:
     """What a call or a revision rests on is there; a request to replan may have been taken back."""
-    for number, call in files.calls.items():
+    for number, call in files.numbered(Call).items():
         for path in call.evidence:
             if path not in files.paths and not path.endswith(".asked.md"):
                 yield Fault(path, f"is missing, and call {number} rests on it")
@@ -218,18 +214,16 @@ def _evidence(files: RunFiles) -> Iterator[Fault]:
 
 def _end(files: RunFiles) -> Iterator[Fault]:
     """An outcome counts what is there."""
-    outcome = files.outcome
-    if outcome is None:
-        return
-    if outcome.revisions != len(files.revisions):
-        words = f"counts {outcome.revisions} revisions, and {len(files.revisions)} are there"
-        yield Fault(names.OUTCOME, words)
-    if outcome.calls != len(files.calls):
-        yield Fault(names.OUTCOME, f"counts {outcome.calls} calls, and {len(files.calls)} are there")
-    done = {step for (step, _), result in files.results.items() if result.status == "done"}
-    for step in outcome.steps.done:
-        if step not in done:
-            yield Fault(names.OUTCOME, f"says that {step} is done, and no result does")
+    for outcome in files.of(Outcome).values():
+        revisions, calls = len(files.of(Revision)), len(files.of(Call))
+        if outcome.revisions != revisions:
+            yield Fault(names.OUTCOME, f"counts {outcome.revisions} revisions, and {revisions} are there")
+        if outcome.calls != calls:
+            yield Fault(names.OUTCOME, f"counts {outcome.calls} calls, and {calls} are there")
+        done = {result.step for result in files.of(Result).values() if result.status == "done"}
+        for step in outcome.steps.done:
+            if step not in done:
+                yield Fault(names.OUTCOME, f"says that {step} is done, and no result does")
 
 
 def is_acted_upon(path: str, paths: Container[str]) -> bool:
@@ -251,6 +245,11 @@ def is_acted_upon(path: str, paths: Container[str]) -> bool:
 
 def _gaps(numbers: set[int]) -> list[int]:
     return sorted(set(range(1, max(numbers, default=0))) - numbers)
+
+
+def _number(path: str) -> int:
+    """Return the number of a revision or call, by the name of one of its files."""
+    return int(path.rpartition("/")[2].partition(".")[0])
 
 
 def _list(files: RunFiles, folder: str, parse: Callable[[str], T | None]) -> list[T]:

@@ -31,6 +31,7 @@ CLIENT_EDIT = ".client-edit.json"  # which edit of the plan a client of `agentfs
 FORGOTTEN = ".forgotten"  # in runs/: folders of runs that have yet to be deleted
 STEPS, PLANNING, REVISIONS, FILES = "steps", "planning", "revisions", "files"
 GOAL_SUFFIXES = (".md", ".txt", ".yaml", ".yml", ".json")
+GOALS = tuple(f"goal{suffix}" for suffix in GOAL_SUFFIXES)  # the goal of a run is one of these
 
 StepFileKind = Literal["order", "log", "result", "question", "reply", "again", "output"]
 CallFileKind = Literal["call", "log", "answer", "plan", "question", "reply", "asked", "checks", "again"]
@@ -194,6 +195,21 @@ def parse_revision_file(name: str) -> tuple[int, Literal["record", "plan"]] | No
     return int(match[1]), "plan" if match[2] else "record"
 
 
+def kind_of(path: str) -> str:
+    """Return what kind of file of a run this is: that of a step or call, or another; "" of what may be replaced."""
+    folder, _, name = path.rpartition("/")
+    if folder == STEPS:
+        step = parse_step_file(name)
+        return step.kind if step else ""
+    if folder == PLANNING:
+        call = parse_call_file(name)
+        return call.kind if call else "goal" if _GOAL_BEFORE.match(name) else "context" if name == CONTEXT else ""
+    if folder == REVISIONS:
+        revision = parse_revision_file(name)
+        return {"record": "revision", "plan": "revision plan"}[revision[1]] if revision else ""
+    return {RUN: "run", OUTCOME: "outcome"}.get(path, "")
+
+
 Writing = Literal["once", "appended", "by people"]
 
 
@@ -202,20 +218,12 @@ def writing_of(path: str) -> Writing | None:
 
     None of one that may be replaced (the plan, the goal, the outcome), or that is none of ours.
     """
-    folder, _, name = path.rpartition("/")
-    if path == RUN:
-        return "once"
-    if folder == REVISIONS:
-        return "once" if parse_revision_file(name) else None
-    if folder not in (STEPS, PLANNING):
-        return None
-    if name.endswith((".log.jsonl", ".output.txt")):
+    folder, kind = path.rpartition("/")[0], kind_of(path)
+    if folder in (STEPS, PLANNING) and path.endswith((".log.jsonl", ".output.txt")):
         return "appended"
-    found = parse_step_file(name) if folder == STEPS else parse_call_file(name)
-    if found is None:
-        own = name == CONTEXT or _GOAL_BEFORE.match(name)
-        return "once" if folder == PLANNING and own else None
-    return "by people" if found.kind in ("reply", "again", "asked") else "once"
+    if kind in ("", "outcome"):
+        return None
+    return "by people" if kind in ("reply", "again", "asked") else "once"
 
 
 def fork_source(run: str, revision: int) -> str:

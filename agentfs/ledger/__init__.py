@@ -10,7 +10,7 @@ go on without it, and their commits follow once it is there.
     committer.py    what a run's folder has that the ledger has not, committed in the background, many runs at a time
     maintenance.py  a ledger of many runs kept fast: packs, the commit-graph; and when
     forget.py       runs taken out of the tree, and their files deleted
-    verify.py       whether files and ledger agree; walk.py reads the commits for it
+    verify.py       whether files and ledger agree; history.py does it for the commits
     worktrees.py    the worktree of an isolated run, in a person's repository
 """
 

@@ -219,7 +219,7 @@ def store(git: Git, claims: Claims, tip: str | None, drafts: Sequence[Draft]) ->
         write_new(folder / "HEAD", f"ref: {BRANCH}\n".encode(), durable=False)
         own = {"GIT_DIR": str(folder.absolute()), "GIT_ALTERNATE_OBJECT_DIRECTORIES": _quote(objects.absolute())}
         given = b"".join((*stream, *marks, b"done\n"))
-        done = git.run("fast-import", "--quiet", "--done", given=given, settings=STORING, variables=own)
+        done = Git(git.root, *STORING, **own).run("fast-import", "--quiet", "--done", given=given)
         if done.code != 0:
             raise LedgerBroken(f"git cannot store commits: {done.why}. `git -C runs fsck` says more")
         _move_objects(made, objects)
@@ -359,8 +359,8 @@ class Index:
     def _run(self, index: Path, *words: str, given: bytes = b"") -> bytes | None:
         """Run git on an index of ours; None if it fails."""
         try:
-            own = {"GIT_INDEX_FILE": str(index.absolute())}
-            done = self._git.run(*words, given=given, settings=("core.fsync=index",), variables=own)
+            git = Git(self._git.root, "core.fsync=index", GIT_INDEX_FILE=str(index.absolute()))
+            done = git.run(*words, given=given)
         except LedgerError:
             return None
         return done.out if done.code == 0 else None

@@ -236,7 +236,8 @@ class Batch:
 
 
 UNCOMMITTED = (".log.jsonl", ".output.txt")
-_PARTS = (paths.PLANNING, paths.REVISIONS, paths.STEPS)
+PARTS = ("", paths.PLANNING, paths.REVISIONS, paths.STEPS)
+_ALONE = frozenset((paths.RUN, paths.REQUEST, paths.PLAN, paths.OUTCOME, *paths.GOALS))
 _REVISION = re.compile(rb'"revision": ?([0-9]+)')
 
 
@@ -322,34 +323,36 @@ def _files_of(folder: Path, one: PendingCommit, *, logs: bool) -> dict[str, byte
         files[paths.REQUEST] = read_regular(folder / paths.REQUEST, MAX_BYTES)
     if one.revision is None:
         files[paths.OUTCOME] = read_whole(folder / paths.OUTCOME)
-    for part in _PARTS:
+    for part in PARTS[1:]:
         skipped = ".json" if part == paths.STEPS and one.revision == 1 else None  # no order is older than plan 1
-        found = _plain_files(f"{folder}/{part}", f"{part}/", logs=logs, skipped=skipped)
+        found = _plain_files(folder, part, logs=logs, skipped=skipped)
         files |= {name: source for name, source in found if _belongs(part, name, source, one.revision)}
     return {**files, **(_working_files(folder) if logs else {})}
 
 
 def current_files(folder: Path, *, logs: bool = False) -> dict[str, bytes]:
     """Return the files of a run that belong into the ledger, as they are: whatever is missing or does not read."""
-    goals = (f"goal{suffix}" for suffix in paths.GOAL_SUFFIXES)
-    alone = {paths.RUN, paths.REQUEST, paths.PLAN, paths.OUTCOME, *goals}
-    found = {name: source for name, source in _plain_files(f"{folder}", "", logs=logs) if name in alone}
-    for part in _PARTS:
-        found.update(_plain_files(f"{folder}/{part}", f"{part}/", logs=logs))
+    found = dict(one for part in PARTS for one in _plain_files(folder, part, logs=logs))
     return {**found, **(_working_files(folder) if logs else {})}
 
 
-def _plain_files(folder: str, prefix: str, *, logs: bool, skipped: str | None = None) -> Iterator[tuple[str, bytes]]:
-    """Yield name and content of the files in a folder that git can hold; there are thousands: a Path takes longer."""
+def _plain_files(folder: Path, part: str, *, logs: bool, skipped: str | None = None) -> Iterator[tuple[str, bytes]]:
+    """Yield path and content of agentfs's own files that git can hold; there are thousands: a Path takes longer."""
     left_out = tuple(suffix for suffix in (skipped, *(() if logs else UNCOMMITTED)) if suffix)
     try:
-        kept = [one for one in scan(folder) if one.name[0] != "." and not one.name.endswith(left_out)]
-        files = [one.name for one in kept if one.is_file(follow_symlinks=False)]
+        listed = own_files(f"{folder}", part)
     except (FileNotFoundError, NotADirectoryError):
         return
-    for name in sorted(files):
-        if committable(prefix + name):
-            yield prefix + name, read_whole(f"{folder}/{name}")
+    for path in listed:
+        if not path.endswith(left_out) and committable(path):
+            yield path, read_whole(f"{folder}/{path}")
+
+
+def own_files(folder: str, part: str) -> list[str]:
+    """Return agentfs's own files in one of the `PARTS` of a run's folder, but for views and for what steps made."""
+    found = (one for one in scan(f"{folder}/{part}") if one.name[0] != ".")
+    listed = sorted(one.name for one in found if one.is_file(follow_symlinks=False))
+    return [f"{part}/{name}" for name in listed] if part else [name for name in listed if name in _ALONE]
 
 
 def _working_files(folder: Path) -> dict[str, bytes]:

@@ -12,12 +12,11 @@ import socket
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from agentfs.storage.installation import find_program, searched_path, why_missing
 from agentfs.storage.safe_open import MOST_SOURCE, read_regular
@@ -31,7 +30,6 @@ QUIET = (
     *("core.hooksPath=/dev/null", "core.fsmonitor=false", "core.splitIndex=false", "protocol.allow=never"),
     *("log.showSignature=false", "gpg.program=false", "gpg.ssh.program=false", "gpg.x509.program=false"),
 )
-NOTHING: Mapping[str, str] = MappingProxyType({})
 _ENV = "/usr/bin/env"
 _READ_BY_NAME = (  # what git opens before it has looked at anything; it would wait for ever for a pipe
     *("HEAD", "config", "config.worktree", "commondir", "packed-refs", "index", "shallow", "info/exclude"),
@@ -71,21 +69,15 @@ class Done:
 
 
 class Git:
-    """Git in the repository of one folder."""
+    """Git in the repository of one folder, with settings and variables for what it is asked to do."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *settings: str, **variables: str) -> None:
         self.root, self.folder = root, root / ".git"
+        self._settings, self._variables = settings, {**environment(root), **variables}
 
-    def run(
-        self,
-        *words: str,
-        given: bytes = b"",
-        settings: Sequence[str] = (),
-        seconds: float | None = TIMING.git,
-        variables: Mapping[str, str] = NOTHING,
-    ) -> Done:
+    def run(self, *words: str, given: bytes = b"", seconds: float | None = TIMING.git) -> Done:
         """Run git to its end; raises NoGit, or LedgerBusy if it takes too long or there is no room for it."""
-        process = self.start(*words, settings=settings, given=subprocess.PIPE, variables=variables)
+        process = self.start(*words, given=subprocess.PIPE)
         try:
             out, err = process.communicate(given, timeout=seconds)
         except subprocess.TimeoutExpired:
@@ -96,30 +88,23 @@ class Git:
                 process.communicate()
         return Done(process.returncode, out, err.decode("utf-8", "replace"))
 
-    def output(self, *words: str, given: bytes = b"") -> bytes:
+    def output(self, *words: str, given: bytes = b"", seconds: float | None = TIMING.git) -> bytes:
         """Return what git prints; raises LedgerBroken with git's own words if it fails."""
-        done = self.run(*words, given=given)
+        done = self.run(*words, given=given, seconds=seconds)
         if done.code != 0:
             raise LedgerBroken(f"{_UNREADABLE}: {done.why}. {_MORE}")
         return done.out
 
-    def start(
-        self,
-        *words: str,
-        settings: Sequence[str] = (),
-        given: int | IO[bytes] = subprocess.DEVNULL,
-        variables: Mapping[str, str] = NOTHING,
-        **options: Any,
-    ) -> "subprocess.Popen[bytes]":
+    def start(self, *words: str, given: int = subprocess.DEVNULL) -> "subprocess.Popen[bytes]":
         """Start git; raises NoGit, LedgerBusy, or LedgerBroken where it would wait for a file that is none."""
         self._check_files()
-        kinds = _classes()
-        wrapper = kinds.command(str(self.root.absolute()))
-        wrapper.update_environment(**{**environment(self.root), **variables})
-        chosen = (part for one in settings for part in ("-c", one))
+        gitpython = _load_gitpython()
+        wrapper = gitpython.GitCommandWrapperType(str(self.root.absolute()))
+        wrapper.update_environment(**self._variables)
+        chosen = (part for one in self._settings for part in ("-c", one))
         try:
-            started = wrapper.execute(["git", *chosen, *words], istream=given, as_process=True, **options)
-        except (OSError, kinds.error) as error:
+            started = wrapper.execute(["git", *chosen, *words], istream=given, as_process=True)
+        except (OSError, *gitpython.errors) as error:
             raise LedgerBusy(f"git cannot be started: {error}") from None
         process: subprocess.Popen[bytes] = started.proc
         started.proc = None  # it would end the process when it is collected
@@ -138,15 +123,16 @@ class Git:
     def repository(self) -> Iterator["gitpython.Repo"]:
         """Yield the repository as GitPython knows it; what it cannot read there is raised as LedgerBroken."""
         self._check_files()
-        kinds = _classes()
+        gitpython = _load_gitpython()
         try:
-            repo = kinds.repository(str(self.root.absolute()), expand_vars=False)
-            repo.git.update_environment(**environment(self.root))
+            repo = gitpython(str(self.root.absolute()), expand_vars=False)
+            repo.git.update_environment(**self._variables)
+            repo.git.set_persistent_git_options(c=list(self._settings))
             try:
                 yield repo
             finally:
                 repo.close()
-        except (kinds.error, kinds.unreadable) as error:
+        except gitpython.errors as error:
             words = str(getattr(error, "stderr", None) or error).strip().removeprefix("stderr: ").strip("'")
             raise LedgerBroken(f"{_UNREADABLE}: {words.partition(chr(10))[0]}. {_MORE}") from None
 
@@ -179,18 +165,9 @@ def environment(root: Path) -> dict[str, str]:
     }
 
 
-class _Classes(NamedTuple):
-    """What of GitPython is used."""
-
-    command: Any
-    repository: Any
-    error: type[Exception]  # git ended with an error
-    unreadable: type[Exception]  # an object is missing or damaged
-
-
 @functools.cache
-def _classes() -> _Classes:
-    """Import GitPython, and have it start our git with our environment alone."""
+def _load_gitpython() -> Any:
+    """Return a class of repositories whose git is ours, with our environment alone; their wrapper starts git."""
     git = _import_gitpython()
 
     class CleanGit(git.Git):  # type: ignore[misc, name-defined]
@@ -209,8 +186,9 @@ def _classes() -> _Classes:
 
     class CleanRepo(git.Repo):  # type: ignore[misc, name-defined]
         GitCommandWrapperType = CleanGit
+        errors = (git.GitError, git.ODBError)  # git ended with an error; an object is missing or damaged
 
-    return _Classes(CleanGit, CleanRepo, git.GitError, git.ODBError)
+    return CleanRepo
 
 
 def _import_gitpython() -> Any:

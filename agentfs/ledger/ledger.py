@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -26,9 +26,12 @@ if TYPE_CHECKING:
 
 FILE = "100644"
 _TRIES = 20  # a person would have to commit that often while we do
-_PATHS = 500  # of one command line
+_AT_ONCE = 500  # paths of one command line; commits of one list
 # Names that git refuses in a tree, or reads as its own files, on some file system: `.git…`, `GIT~1`, `gi7eba~1`.
 _GITS_OWN = re.compile(r"(?:\.git|gi[^~]{0,6}~[0-9])", re.IGNORECASE)
+_CHANGE = re.compile(rb":\d+ (\d+) ([0-9a-f]{40}) ([0-9a-f]{40}) ([A-Z])")
+_LINK = b"120000"
+_TIME = re.compile(r"> ([0-9]{1,10}) [+-][0-9]{4}\Z")
 Leaf = tuple[str, str]  # mode, object
 Files = dict[str, Leaf]  # by path in a run's folder
 Still = Callable[[Mapping[str, str]], bool]  # given what is committed of the run: path -> blob
@@ -61,15 +64,41 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
+class Change:
+    """One file in one commit: A added, M modified, D deleted, T of another kind."""
+
+    how: str
+    path: str
+    old: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True)
 class LedgerCommit:
-    """One commit, taken apart."""
+    """One commit, and the files it changed against its only parent."""
 
     sha: str
-    subject: str
-    body: str
-    author_name: str
-    at: datetime
+    parents: list[str]
+    author: str  # name, address and time, as git writes them
+    committer: str
+    message: str
     trailers: Mapping[str, list[str]]
+    others: tuple[str, ...]  # its headers beside tree, parents, author and committer
+    changes: list[Change]
+
+    @property
+    def by(self) -> str:
+        return self.author.partition(" <")[0]
+
+    @property
+    def subject(self) -> str:
+        return self.message.strip("\n").partition("\n")[0]
+
+    @property
+    def at(self) -> datetime:
+        """When its author made it; the epoch where that line is damaged."""
+        found = _TIME.search(self.author)
+        return datetime.fromtimestamp(int(found[1]) if found else 0, UTC)
 
 
 def committable(path: str) -> bool:
@@ -134,10 +163,6 @@ class Ledger:
         days = (f"{day}/" for day in _names(list_folders()))
         return {name for some in _batches(days) for name in _names(list_folders(*some)) if is_run_id(name)}
 
-    def paths_at(self, commit: str, runs: Collection[str]) -> dict[str, frozenset[str]]:
-        """Return the paths of agentfs's files that a commit holds of some runs."""
-        return {run: frozenset(_own(files)) for run, files in self._files(commit, runs).items()}
-
     def contents(self, blobs: Sequence[str]) -> Iterator[bytes]:
         """Yield what files were when they were committed; LedgerBroken where one is missing or damaged."""
         out = self._git.output("cat-file", "--batch", "--buffer", given="".join(f"{one}\n" for one in blobs).encode())
@@ -165,9 +190,9 @@ class Ledger:
         """Return agentfs's files of a run as `main` holds them: path in the run's folder -> blob."""
         return self.committed_of([run])[run]
 
-    def committed_of(self, runs: Collection[str]) -> dict[str, dict[str, str]]:
-        """Return the same of many runs."""
-        return {run: _own(files) for run, files in self._files(self.tip(), runs).items()}
+    def committed_of(self, runs: Collection[str], commit: str | None = None) -> dict[str, dict[str, str]]:
+        """Return the same of many runs, as `main` or another commit holds them."""
+        return {run: _own(files) for run, files in self._files(commit or self.tip(), runs).items()}
 
     def held(self, runs: Collection[str], name: str) -> dict[str, str | None]:
         """Return the blob of one file at the top of many runs' folders; None: `main` has none."""
@@ -281,16 +306,31 @@ class Ledger:
 
     # ── history ───────────────────────────────────────────────────────────────────────────────────────────
 
-    def history(self, run: str | None = None, limit: int | None = None) -> list[LedgerCommit]:
+    def commits(self, run: str | None = None) -> Iterator[LedgerCommit]:
+        """Yield the commits of `main`, oldest first; of one run those that touch it.
+
+        By plumbing, which no setting of a repository makes run anything.
+        """
+        git = Git(self.root, f"core.commitGraph={'true' if run else 'false'}")  # of all runs: what the objects say
+        place = f":(literal){run}/" if run else ""
+        diff = ("diff-tree", "--stdin", "-r", "-z", "--raw", "--no-renames", "--root", "--always", "--no-abbrev")
+        with git.repository() as repo:
+            found = repo.iter_commits(BRANCH, place, reverse=True, topo_order=True, full_history=True)
+            while some := list(islice(found, _AT_ONCE)):
+                given = "".join(f"{one.hexsha}\n" for one in some).encode()
+                done = git.run(*diff, *(["--", place] if run else []), given=given, seconds=None)
+                changes = _parse_changes(done.out)  # of a damaged tree there are none: `git fsck` names it
+                yield from (_read_commit(one, changes.get(one.hexsha, [])) for one in some)
+
+    def history(self, run: str | None = None) -> list[LedgerCommit]:
         """Return the commits of `main`, newest first; of one run: those that name it in their trailers."""
         if self.tip() is None:
             return []
-        with _in_words(self.root), self._git.repository() as repo:
-            found = repo.iter_commits(BRANCH, paths=f":(literal){run}/" if run else "", full_history=True)
-            commits = map(_parse_commit, found)
-            return list(islice(commits if run is None else self._of_run(run, commits), limit))
+        with _in_words(self.root):
+            commits = [*self.commits(run)][::-1]
+            return commits if run is None else [*self._of_run(run, commits)]
 
-    def _of_run(self, run: str, commits: Iterator[LedgerCommit]) -> Iterator[LedgerCommit]:
+    def _of_run(self, run: str, commits: Sequence[LedgerCommit]) -> Iterator[LedgerCommit]:
         """Yield those of these commits that name a run, down to the one it began with: its name may be used again."""
         found = False
         for commit in commits:
@@ -336,24 +376,36 @@ def _names(listed: bytes) -> list[str]:
 
 
 def _batches(paths: Iterator[str]) -> Iterator[list[str]]:
-    while some := list(islice(paths, _PATHS)):
+    while some := list(islice(paths, _AT_ONCE)):
         yield some
 
 
-def _parse_commit(commit: "gitpython.Commit") -> LedgerCommit:
+def _parse_changes(printed: bytes) -> dict[str, list[Change]]:
+    """Return by commit what `diff-tree --stdin -z` prints: a commit, then how and where each file changed."""
+    found: dict[str, list[Change]] = {}
+    changes: list[Change] = []
+    words = iter(printed.split(b"\0"))
+    for word in words:
+        if match := _CHANGE.match(word):
+            how = "T" if match[1] == _LINK else match[4].decode()
+            changes.append(Change(how, os.fsdecode(next(words, b"")), match[2].decode(), match[3].decode()))
+        else:
+            changes = found[word.decode().strip()] = []
+    return found
+
+
+def _read_commit(commit: "gitpython.Commit", changes: list[Change]) -> LedgerCommit:
+    sha = commit.hexsha
     try:
-        message = commit.message if isinstance(commit.message, str) else commit.message.decode("utf-8", "replace")
-        subject, _, body = message.strip("\n").partition("\n")
-        return LedgerCommit(
-            commit.hexsha,
-            subject,
-            body.strip("\n"),
-            commit.author.name or "",
-            commit.authored_datetime,
-            trailers(message),
-        )
-    except ValueError as error:
-        raise LedgerBroken(f"commit {commit.hexsha} of the ledger is damaged: {error}") from None
+        raw = commit.data_stream.read().decode("utf-8", "replace")
+        head, _, message = raw.partition("\n\n")
+        headers = [line.partition(" ")[::2] for line in head.split("\n") if not line.startswith(" ")]
+        parents = [value for name, value in headers if name == "parent"]
+        author, committer = (dict(headers)[name] for name in ("author", "committer"))
+    except (ValueError, KeyError, OSError) as error:
+        raise LedgerBroken(f"commit {sha} is missing or damaged ({error})") from None
+    others = tuple(name for name, _ in headers if name not in ("tree", "parent", "author", "committer"))
+    return LedgerCommit(sha, parents, author, committer, message, trailers(message), others, changes)
 
 
 @contextlib.contextmanager

@@ -88,7 +88,7 @@ class Maintenance:
     def _run(self, words: tuple[str, ...], stop: threading.Event) -> str | None:
         """Run git; return what it says if it fails."""
         try:
-            process = Git(self.root).start(*words, settings=SETTINGS)
+            process = Git(self.root, *SETTINGS).start(*words)
         except LedgerError as why:
             return str(why)
         with contextlib.suppress(OSError):

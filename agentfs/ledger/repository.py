@@ -200,10 +200,10 @@ def find_damage(root: Path, seconds: float | None = None) -> list[str]:
     It lists the objects first and reads the refs later, so a commit made in between seems to have no objects.
     What it finds counts only where no ref and no index has changed meanwhile.
     """
-    settings = ("fsck.skipList=/dev/null", "core.commitGraph=false")
+    git = Git(root, "fsck.skipList=/dev/null", "core.commitGraph=false")
     for _ in range(_FSCK_TRIES):
         before = _stamps(root / ".git")
-        done = Git(root).run(*_FSCK, settings=settings, seconds=seconds)
+        done = git.run(*_FSCK, seconds=seconds)
         if done.code == 0:
             return []
         if _stamps(root / ".git") == before:

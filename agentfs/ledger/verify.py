@@ -9,30 +9,29 @@ last commit elsewhere.
 import itertools
 import os
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 from pydantic import ValidationError
 
 from agentfs.core import paths
-from agentfs.core.agreement import Disagreement, Fault, Grade, RunFiles, faults, is_acted_upon
+from agentfs.core.agreement import Disagreement, Fault, Grade, RunFiles, faults, is_acted_upon, record_kind
 from agentfs.core.hashing import sha256_bytes
 from agentfs.core.paths import run_id
-from agentfs.core.records import Answer, Call, Order, Outcome, Record, Result, Revision, Run
+from agentfs.core.records import Order, Revision
+from agentfs.ledger.committer import PARTS, own_files
 from agentfs.ledger.git import LedgerBusy, LedgerError
+from agentfs.ledger.history import History
 from agentfs.ledger.ledger import Ledger, blob_sha
 from agentfs.ledger.repository import find_damage, find_substitutes
-from agentfs.ledger.walk import History, read_commits
 from agentfs.storage.files import read_whole
 from agentfs.storage.locks import held_inodes, is_driven, is_watched
-from agentfs.storage.safe_open import reading, scan
+from agentfs.storage.safe_open import reading
 from agentfs.storage.timing import TIMING
-from agentfs.storage.workspace import Workspace
+from agentfs.storage.workspace import Workspace, has_goal
 
-R = TypeVar("R", bound=Record)
 AT_ONCE = 64  # runs whose trees are read together
 _WHOLE = "take runs/.git from a copy; the runs' files are not touched by that"
 
@@ -58,9 +57,9 @@ class Verification:
             return
         self.tip, chosen = ledger.tip(), run_id(self.run) if self.run else None
         yield from self._check_objects(ledger, chosen)
-        history = History(self.workspace.runs, partial(_paths_at, ledger), whole=chosen is None)
+        history = History(ledger, whole=chosen is None)
         try:
-            for commit in read_commits(self.workspace.runs, chosen) if self.tip else ():
+            for commit in ledger.commits(chosen) if self.tip else ():
                 yield from history.check(commit)
         except LedgerError as why:
             yield Disagreement("wrong", "runs/.git", f"the history cannot be read: {why}", "install git; " + _WHOLE)
@@ -95,7 +94,8 @@ class Verification:
         """Return the runs that are on disk, in the ledger, or both."""
         if self.run is not None:
             return [run_id(self.run)]
-        there = {run_id(folder) for folder in self.workspace.run_folders() if _has_begun(folder)}
+        folders = self.workspace.run_folders()  # one that is still being made has neither
+        there = {run_id(one) for one in folders if os.path.lexists(one / paths.RUN) or has_goal(one)}
         try:
             return sorted(there | (ledger.runs() if ledger else set()))
         except LedgerError:
@@ -126,19 +126,6 @@ def _read_committed(ledger: Ledger | None, runs: list[str]) -> dict[str, dict[st
         return {}  # git says which object is damaged
 
 
-def _paths_at(ledger: Ledger, commit: str, runs: Collection[str]) -> dict[str, frozenset[str]]:
-    try:
-        return ledger.paths_at(commit, runs)
-    except LedgerError:
-        return dict.fromkeys(runs, frozenset())
-
-
-def _has_begun(folder: Path) -> bool:
-    """Whether a run has begun here: a folder that is still being made has no goal."""
-    goals = (f"{folder}/goal{suffix}" for suffix in paths.GOAL_SUFFIXES)
-    return os.path.lexists(folder / paths.RUN) or any(map(os.path.lexists, goals))
-
-
 def _folder_gone(run: str, runs: Path, committed: dict[str, str]) -> list[Disagreement]:
     if not committed:
         return []
@@ -160,14 +147,14 @@ def check_folder(
 
     Without a ledger only the files are compared with each other.
     """
-    found, run = read_folder(folder), run_id(folder)
-    for fault in (*found.faults, *faults(found.files)):
+    files, run = read_folder(folder), run_id(folder)
+    for fault in faults(files):
         fix = _back(run, fault.file) if fault.file in committed else _NO_COPY
         yield Disagreement("wrong", f"{run}/{fault.file}", fault.what, fix)
     if ledger:
-        yield from _check_committed(run, found, committed, ledger)
-        yield from _check_pending(run, found, committed, "later" if driven else "wrong")
-    yield from _check_edited(run, found, committed)
+        yield from _check_committed(folder, files, committed, ledger)
+        yield from _check_pending(run, files, committed, "later" if driven else "wrong")
+    yield from _check_edited(run, files, committed)
 
 
 _NO_COPY = "no copy is in the ledger: take it from one of your own"
@@ -178,20 +165,21 @@ def _back(run: str, path: str) -> str:
 
 
 def _check_committed(
-    run: str, found: "Folder", committed: Mapping[str, str], ledger: Ledger
+    folder: Path, files: RunFiles, committed: Mapping[str, str], ledger: Ledger
 ) -> Iterator[Disagreement]:
     """What was committed is still what it was."""
+    run = run_id(folder)
     for path, blob in committed.items():
-        writing, now = paths.writing_of(path), found.blobs.get(path)
-        if writing is None or now == blob or (writing == "by people" and not is_acted_upon(path, found.blobs)):
+        writing, now = paths.writing_of(path), files.paths.get(path)
+        if writing is None or now == blob or (writing == "by people" and not is_acted_upon(path, files.paths)):
             continue
-        if writing == "appended" and now is not None and _begins_with(f"{found.root}/{path}", blob, ledger):
+        if writing == "appended" and now is not None and _begins_with(folder / path, blob, ledger):
             continue
         what = "is gone, and the ledger has it" if now is None else "is not what was committed"
         yield Disagreement("wrong", f"{run}/{path}", what, _back(run, path))
 
 
-def _begins_with(path: str, blob: str, ledger: Ledger) -> bool:
+def _begins_with(path: Path, blob: str, ledger: Ledger) -> bool:
     try:
         (content,) = ledger.contents([blob])
         with reading(path) as file:
@@ -200,7 +188,7 @@ def _begins_with(path: str, blob: str, ledger: Ledger) -> bool:
         return False
 
 
-def _check_pending(run: str, found: "Folder", committed: Mapping[str, str], grade: Grade) -> Iterator[Disagreement]:
+def _check_pending(run: str, files: RunFiles, committed: Mapping[str, str], grade: Grade) -> Iterator[Disagreement]:
     """Every revision has a commit, and so has the outcome; after that nothing is added any more."""
     words, commits = "is not committed yet", "the process that drives it commits it"
     if grade == "wrong":
@@ -208,19 +196,19 @@ def _check_pending(run: str, found: "Folder", committed: Mapping[str, str], grad
             "has no commit, and nobody drives the run",
             f"agentfs resume {run}, or `agentfs watch`, commits it",
         )
-    for number in sorted(found.files.revisions):
+    for number in sorted(files.numbered(Revision)):
         path = f"{paths.REVISIONS}/{paths.revision_file(number)}"
         if path not in committed:
             yield Disagreement(grade, f"{run}/{path}", words, commits)
-    if paths.OUTCOME not in found.blobs:
+    if paths.OUTCOME not in files.paths:
         return
-    if committed.get(paths.OUTCOME) != found.blobs[paths.OUTCOME]:
+    if committed.get(paths.OUTCOME) != files.paths[paths.OUTCOME]:
         if paths.OUTCOME in committed and grade == "wrong":
             words = "is not the outcome that was committed"
             commits = f"{_back(run, paths.OUTCOME)}; if it ended again: {commits}"
         yield Disagreement(grade, f"{run}/{paths.OUTCOME}", words, commits)
         return
-    for path in sorted(found.blobs.keys() - committed.keys()):
+    for path in sorted(files.paths.keys() - committed.keys()):
         if _asks_about_result(path, committed):
             what = "asks about an attempt that has a result: git had taken the result away when it was written"
             yield Disagreement("note", f"{run}/{path}", what, "delete it")
@@ -235,119 +223,60 @@ def _asks_about_result(path: str, committed: Mapping[str, str]) -> bool:
     return bool(file and file.kind == "question" and paths.step_path(file.step, file.attempt, "result") in committed)
 
 
-def _check_edited(run: str, found: "Folder", committed: Mapping[str, str]) -> Iterator[Disagreement]:
+def _check_edited(run: str, files: RunFiles, committed: Mapping[str, str]) -> Iterator[Disagreement]:
     """A plan or goal that a person has edited since is as it may be."""
-    ended = paths.OUTCOME in found.blobs
+    ended = paths.OUTCOME in files.paths
     fix = f"agentfs resume {run} takes it up" if ended else "the process that drives the run takes it up"
-    last = max(found.files.revisions, default=0)
-    plan = found.blobs.get(f"{paths.REVISIONS}/{paths.revision_plan_file(last)}")
-    if last and found.blobs.get(paths.PLAN) != plan:
+    last = max(files.numbered(Revision), default=0)
+    plan = files.paths.get(f"{paths.REVISIONS}/{paths.revision_plan_file(last)}")
+    if last and files.paths.get(paths.PLAN) != plan:
         what = f"is not the plan of revision {last}: an edit that is no revision yet"
         yield Disagreement("note", f"{run}/{paths.PLAN}", what, fix)
-    for path in found.blobs:
-        if path.startswith("goal.") and committed.get(path, found.blobs[path]) != found.blobs[path]:
+    for path in files.paths:
+        if path.startswith("goal.") and committed.get(path, files.paths[path]) != files.paths[path]:
             yield Disagreement("note", f"{run}/{path}", "was edited since the last commit", fix)
 
 
 # ── a run's folder as records and hashes ──────────────────────────────────────────────────────────────────
 
 
-@dataclass(slots=True)
-class Folder:
-    """What lies in a run's folder: the name git gives to every file's content, and the records in them."""
-
-    root: str
-    blobs: dict[str, str] = field(default_factory=dict)
-    files: RunFiles = field(default_factory=lambda: RunFiles(""))
-    faults: list[Fault] = field(default_factory=list)
-
-
-def read_folder(folder: Path) -> Folder:
+def read_folder(folder: Path) -> RunFiles:
     """Read a run, each file once; what does not read is a fault, the rest is still there."""
-    found = Folder(str(folder), files=RunFiles(run_id(folder)))
-    torn: list[tuple[str, int]] = []
-    for path in _paths(str(folder)):
+    files = RunFiles()
+    for path in _list_files(folder):
         if paths.writing_of(path) == "appended":  # it may be large, and is compared piece by piece
-            found.blobs[path] = ""
+            files.paths[path] = ""
             continue
         try:
             source = read_whole(f"{folder}/{path}")
-        except FileNotFoundError:  # it was there a moment ago: `blobs` says that it is not
+        except FileNotFoundError:  # it was there a moment ago: `paths` says that it is not
             continue
         except OSError as error:
-            found.faults.append(Fault(path, f"cannot be read: {error.strerror}"))
+            files.unreadable.append(Fault(path, f"cannot be read: {error.strerror}"))
             continue
-        found.blobs[path] = blob_sha(source)
-        _take(path, source, found, torn)
-    found.files.paths = frozenset(found.blobs)
-    for step, attempt in torn:  # an order is not fsynced: after a power cut it may be empty
-        result = found.files.results.get((step, attempt))
-        if result is not None and result.status != "interrupted":
-            order = paths.step_path(step, attempt, "order")
-            found.faults.append(Fault(order, "does not read, and it was carried out"))
-    return found
+        files.paths[path] = blob_sha(source)
+        _take(path, source, files)
+    return files
 
 
-def _paths(folder: str) -> Iterator[str]:
-    """Yield the paths of agentfs's own files, but for what the steps made and views."""
-    for part in ("", paths.PLANNING, paths.REVISIONS, paths.STEPS):
-        try:
-            found = scan(f"{folder}/{part}")
-            listed = [one.name for one in found if one.name[0] != "." and one.is_file(follow_symlinks=False)]
-        except OSError:
-            continue
-        for name in sorted(listed):
-            if part or name in (paths.RUN, paths.REQUEST, paths.PLAN, paths.OUTCOME) or _is_goal(name):
-                yield f"{part}/{name}" if part else name
+def _list_files(folder: Path) -> Iterator[str]:
+    for part in PARTS:
+        with suppress(OSError):
+            yield from own_files(f"{folder}", part)
 
 
-def _is_goal(name: str) -> bool:
-    return any(name == f"goal{suffix}" for suffix in paths.GOAL_SUFFIXES)
-
-
-def _take(path: str, source: bytes, found: Folder, torn: list[tuple[str, int]]) -> None:
+def _take(path: str, source: bytes, files: RunFiles) -> None:
     """Take in one file by its name."""
-    files, (part, _, name) = found.files, path.rpartition("/")
-    if path == paths.RUN:
-        files.run = _record(path, source, Run, found)
-    elif path == paths.OUTCOME:
-        files.outcome = _record(path, source, Outcome, found)
-    elif part == paths.REVISIONS and (revision := paths.parse_revision_file(name)):
-        if revision[1] == "plan":
-            files.plans[revision[0]] = sha256_bytes(source)
-        elif record := _record(path, source, Revision, found):
-            files.revisions[revision[0]] = record
-    elif part == paths.PLANNING:
-        _take_call(path, source, name, found)
-    elif part == paths.STEPS and (step := paths.parse_step_file(name)):
-        if step.kind == "result" and (result := _record(path, source, Result, found)):
-            files.results[step.step, step.attempt] = result
-        elif step.kind == "order":
-            try:
-                files.orders[step.step, step.attempt] = Order.model_validate_json(source)
-            except ValidationError:
-                torn.append((step.step, step.attempt))
-
-
-def _take_call(path: str, source: bytes, name: str, found: Folder) -> None:
-    files, file = found.files, paths.parse_call_file(name)
-    if file is None:
-        number, _, rest = name.partition(".")
-        if number.isdigit() and _is_goal(rest):
-            files.goals[int(number)] = sha256_bytes(source)
-    elif file.kind == "call" and (call := _record(path, source, Call, found)):
-        files.calls[file.call] = call
-    elif file.kind == "answer" and (answer := _record(path, source, Answer, found)):
-        files.answers[file.call] = answer
-    elif file.kind == "plan":
-        files.tries.setdefault(file.call, set()).add(sha256_bytes(source))
-
-
-def _record(path: str, source: bytes, kind: type[R], found: Folder) -> R | None:
+    kind = record_kind(path)
+    if kind is None:
+        files.hashes[path] = sha256_bytes(source)
+        return
     try:
-        return kind.model_validate_json(source)
+        files.records[path] = kind.model_validate_json(source)
     except ValidationError as error:
+        if kind is Order:
+            files.torn.add(path)
+            return
         first = error.errors()[0]
         where = "/".join(str(part) for part in first["loc"]) or "the file"
-        found.faults.append(Fault(path, f"does not read ({where}: {first['msg']})"))
-        return None
+        files.unreadable.append(Fault(path, f"does not read ({where}: {first['msg']})"))

@@ -9,7 +9,7 @@ hooks switched off.
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,11 +20,11 @@ from agentfs.core import paths
 from agentfs.core.commit_messages import AGENTFS
 from agentfs.core.text import inert
 from agentfs.ledger.branch import commit_text, signature
-from agentfs.ledger.git import Done, Git, LedgerError, environment, person, read_settings
+from agentfs.ledger.git import Git, LedgerError, person, read_settings
 from agentfs.storage.files import replace
 from agentfs.storage.safe_open import MEGABYTE, MOST_SOURCE, copy_regular, read_regular, read_text
 
-DURABLE = ("core.fsync=loose-object,reference",)
+DURABLE = "core.fsync=loose-object,reference"
 MOST_LISTED = 1000
 LONGEST_PATH = 4096  # characters, as for the kernel
 MOST_INDEX = 1000 * MEGABYTE  # that of a million files has a tenth of it
@@ -38,18 +38,10 @@ class WorktreeError(LedgerError):
     """Git could not do what was asked of a worktree; the message says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class GitCalls:
+class TreeGit(Git):
     """Git over one working tree, with variables that say which git folder and index it uses."""
 
-    tree: Path
-    variables: Mapping[str, str]
-    settings: Sequence[str] = DURABLE
-
-    def run(self, *words: str, given: bytes = b"") -> Done:
-        return Git(self.tree).run(*words, given=given, settings=self.settings, variables=self.variables)
-
-    def output(self, *words: str, given: bytes = b"") -> str:
+    def call(self, *words: str, given: bytes = b"") -> str:
         """Return what git prints; raises WorktreeError if it fails."""
         done = self.run(*words, given=given)
         if done.code != 0:
@@ -58,14 +50,14 @@ class GitCalls:
 
     def untracked(self) -> list[str]:
         """Return files that git neither knows nor ignores; a repository among them ends with a slash."""
-        return [*filter(None, self.output("ls-files", "--others", "--exclude-standard", "-z").split("\0"))]
+        return [*filter(None, self.call("ls-files", "--others", "--exclude-standard", "-z").split("\0"))]
 
     def write_all(self) -> str:
         """Return the tree of all files as they are; repositories that lie among them are left out."""
-        self.output("add", "--update", "--", ".")
+        self.call("add", "--update", "--", ".")
         new = "".join(f"{name}\0" for name in self.untracked() if not name.endswith("/"))
-        self.output("update-index", "-z", "--add", "--stdin", given=os.fsencode(new))
-        return self.output("write-tree")
+        self.call("update-index", "-z", "--add", "--stdin", given=os.fsencode(new))
+        return self.call("write-tree")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,19 +80,19 @@ class Repository:
     def _at(top: Path) -> "Repository":
         dotgit = top / ".git"
         own = dotgit if dotgit.is_dir() else top / _read_pointer(dotgit)
-        common = (top / GitCalls(top, _variables(top, own)).output("rev-parse", "--git-common-dir")).resolve()
+        common = (top / TreeGit(top, GIT_DIR=str(own)).call("rev-parse", "--git-common-dir")).resolve()
         if leads := next(_ways_out(dotgit, own, common), None):
             raise WorktreeError(f"{leads}: a step may have made it, to reach another repository (take it away first)")
         return Repository(top.resolve(), common, own.resolve())
 
     @property
-    def calls(self) -> GitCalls:
+    def git(self) -> TreeGit:
         """Git on the repository itself: for what reads commits and references only."""
-        return GitCalls(self.top, _variables(self.top, self.git_dir))
+        return TreeGit(self.top, DURABLE, GIT_DIR=str(self.git_dir))
 
     def run(self, *words: str, given: bytes = b"") -> str:
         """Return what git prints that reads commits and references only."""
-        return self.calls.output(*words, given=given)
+        return self.git.call(*words, given=given)
 
     def why_unfit(self) -> tuple[str, str] | None:
         """Return why a run cannot have a worktree of it, and what to do; None if it can."""
@@ -130,8 +122,8 @@ class Repository:
 
     def snapshot(self) -> str:
         """Return the tree of the person's files as they are, without what git ignores; their index is not touched."""
-        with self.files_apart(self.top, self.git_dir / "index", copy=True) as calls:
-            return calls.write_all()
+        with self.files_apart(self.top, self.git_dir / "index", copy=True) as git:
+            return git.write_all()
 
     def write_commit(self, tree: str, parent: str, message: str, author: tuple[str, str], at: datetime) -> str:
         """Write a commit, and return it; nothing refers to it yet."""
@@ -141,8 +133,8 @@ class Repository:
 
     def uncommitted(self, untracked: Untracked) -> list[str]:
         """Return the files of the person's that are not committed; nothing is written."""
-        with self.files_apart(self.top, self.git_dir / "index", copy=True) as calls:
-            listed = calls.output("status", "--porcelain", "-z", "--no-renames", f"--untracked-files={untracked}")
+        with self.files_apart(self.top, self.git_dir / "index", copy=True) as git:
+            listed = git.call("status", "--porcelain", "-z", "--no-renames", f"--untracked-files={untracked}")
         return [os.fsencode(part[3:]).decode("utf-8", "replace") for part in listed.split("\0") if part][:MOST_LISTED]
 
     def changed(self, one: str, other: str) -> list[str]:
@@ -158,7 +150,7 @@ class Repository:
 
     def try_merge(self, branch: str) -> str | None:
         """Return the tree that merging a branch would make of HEAD's; None: they conflict. Nothing is touched."""
-        tried = self.calls.run("merge-tree", "--write-tree", "HEAD", branch)
+        tried = self.git.run("merge-tree", "--write-tree", "HEAD", branch)
         return tried.out.decode().strip() if tried.code == 0 else None
 
     def unhandled(self, commit: str) -> list[str]:
@@ -173,7 +165,7 @@ class Repository:
         return found
 
     @contextmanager
-    def files_apart(self, tree: Path, index: Path, *, copy: bool = False) -> Iterator[GitCalls]:
+    def files_apart(self, tree: Path, index: Path, *, copy: bool = False) -> Iterator[TreeGit]:
         """Yield git over a working tree with no settings of the repository's. `copy`: the index is not written."""
         with tempfile.TemporaryDirectory(prefix="agentfs-git-") as folder:
             own = Path(folder)
@@ -188,17 +180,8 @@ class Repository:
             if copy:  # its time too: by it git knows which files may have changed since
                 with _in_words(), suppress(FileNotFoundError):
                     copy_regular(index, own / "index", MOST_INDEX)
-            variables = {
-                "GIT_DIR": folder,
-                "GIT_WORK_TREE": str(tree),
-                "GIT_INDEX_FILE": str(own / "index" if copy else index),
-                "GIT_OBJECT_DIRECTORY": str(self.common / "objects"),
-            }
-            yield GitCalls(tree, variables)
-
-
-def _variables(top: Path, git_dir: Path) -> dict[str, str]:
-    return {**environment(top), "GIT_DIR": str(git_dir), "GIT_WORK_TREE": str(top)}
+            shared, used = str(self.common / "objects"), str(own / "index" if copy else index)
+            yield TreeGit(tree, DURABLE, GIT_DIR=folder, GIT_INDEX_FILE=used, GIT_OBJECT_DIRECTORY=shared)
 
 
 def _ways_out(dotgit: Path, own: Path, common: Path) -> Iterator[str]:
@@ -301,16 +284,16 @@ class Worktree:
 
     def restore(self, commit: str) -> None:
         """Make the files those of a commit or tree; files that git ignores stay."""
-        with self._files() as calls:
-            calls.output("read-tree", commit)
-            calls.output("checkout-index", "--all", "--force")
-            for name in calls.untracked():
+        with self._files() as git:
+            git.call("read-tree", commit)
+            git.call("checkout-index", "--all", "--force")
+            for name in git.untracked():
                 if name.endswith("/"):  # a repository that a step made in it
                     shutil.rmtree(self.folder / name, ignore_errors=True)
                 else:
                     (self.folder / name).unlink(missing_ok=True)
                 self._remove_empty(self.folder / os.path.dirname(name.rstrip("/")))
-            calls.output("update-index", "-q", "--refresh")
+            git.call("update-index", "-q", "--refresh")
 
     def _remove_empty(self, folder: Path) -> None:
         while folder != self.folder and folder.is_dir() and not any(folder.iterdir()):
@@ -319,8 +302,8 @@ class Worktree:
 
     def snapshot(self) -> str:
         """Return the tree of the files as they are, without what git ignores; the index is not touched."""
-        with self._files(copy=True) as calls:
-            return calls.write_all()
+        with self._files(copy=True) as git:
+            return git.write_all()
 
     def tree_of(self, commit: str) -> str:
         return self.repository.run("rev-parse", "--verify", f"{commit}^{{tree}}")
@@ -328,8 +311,8 @@ class Worktree:
     def move(self, commit: str) -> None:
         """Move the branch, and the worktree's index with it; the files are there already."""
         self.repository.run("update-ref", f"refs/heads/{self.branch}", commit)
-        with self._files() as calls:
-            calls.output("read-tree", commit)
+        with self._files() as git:
+            git.call("read-tree", commit)
 
     def person_changed(self, left: str, tip: str) -> str | None:
         """Return the tree that the tip becomes by what a person changed since an attempt left its own; None: nothing.
@@ -340,13 +323,13 @@ class Worktree:
         if now == left:
             return None
         changed = self.repository.run("diff-tree", "-r", "-z", "--no-renames", left, now)
-        with self._files(copy=True) as calls:
-            calls.output("read-tree", tip)
-            calls.output("update-index", "-z", "--index-info", given=b"".join(_index_lines(changed)))
-            tree = calls.output("write-tree")
+        with self._files(copy=True) as git:
+            git.call("read-tree", tip)
+            git.call("update-index", "-z", "--index-info", given=b"".join(_index_lines(changed)))
+            tree = git.call("write-tree")
         return tree if tree != self.tree_of(tip) else None
 
-    def _files(self, *, copy: bool = False) -> AbstractContextManager[GitCalls]:
+    def _files(self, *, copy: bool = False) -> AbstractContextManager[TreeGit]:
         return self.repository.files_apart(self.folder, self._own / "index", copy=copy)
 
     # ── for people ────────────────────────────────────────────────────────────────────────────────────────
@@ -354,7 +337,7 @@ class Worktree:
     def patch(self, base: str, tip: str) -> bytes:
         """Return what changed, as a patch that git applies."""
         plain = ("--binary", "--no-color", "--no-ext-diff", "--no-textconv")
-        return self.repository.calls.run("diff", *plain, base, tip).out
+        return self.repository.git.run("diff", *plain, base, tip).out
 
     def remove(self) -> bool:
         """Remove worktree and branch; False: neither was there."""
@@ -425,20 +408,19 @@ def merge(repository: Repository, branch: str, *, squash: bool) -> str:
         raise WorktreeError(f"it conflicts with what you have. To merge by hand: git -C {top} merge {branch}")
     name, address = person(top)
     who = {"GIT_AUTHOR_NAME": name, "GIT_AUTHOR_EMAIL": address, "GIT_COMMITTER_NAME": name}
-    variables = {**_variables(top, repository.git_dir), **who, "GIT_COMMITTER_EMAIL": address}
-    settings = (*DURABLE, "commit.gpgSign=false", "merge.autoStash=false", *_no_filters(repository))
-    calls = GitCalls(top, variables, settings)
+    settings = (DURABLE, "commit.gpgSign=false", "merge.autoStash=false", *_no_filters(repository))
+    git = TreeGit(top, *settings, GIT_DIR=str(repository.git_dir), GIT_COMMITTER_EMAIL=address, **who)
     unchecked = ("--no-edit", "--no-verify", "--no-stat", "--no-gpg-sign", "--no-verify-signatures")
-    calls.output("merge", *unchecked, *(["--squash"] if squash else []), branch)
+    git.call("merge", *unchecked, *(["--squash"] if squash else []), branch)
     if squash:
         message = f"{branch.rpartition('/')[2]}: the work of an agentfs run\n\nAgentfs-Branch: {branch}\n"
-        calls.output("commit", "--no-verify", "--quiet", "-F", "-", given=message.encode())
+        git.call("commit", "--no-verify", "--quiet", "-F", "-", given=message.encode())
     return repository.head()
 
 
 def _no_filters(repository: Repository) -> Iterator[str]:
     """Yield settings that switch off every filter and merge driver that the repository's settings name."""
     named = r"^(filter|merge)\..*\.(clean|smudge|process|driver|required)$"
-    done = repository.calls.run("config", "--null", "--name-only", "--get-regexp", named)  # 1: there are none
+    done = repository.git.run("config", "--null", "--name-only", "--get-regexp", named)  # 1: there are none
     for name in filter(None, done.out.decode("utf-8", "replace").split("\0")):
         yield f"{name}=false" if name.endswith(".required") else f"{name}="

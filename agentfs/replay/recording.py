@@ -5,7 +5,6 @@ people wrote there: the working folder is no part of it.
 """
 
 import json
-import re
 import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from pydantic import ValidationError
 
 from agentfs.core import paths
 from agentfs.core.hashing import sha256_bytes
+from agentfs.core.paths import kind_of
 from agentfs.core.planner_calls import FIRST_CALL, is_forks_own
 from agentfs.core.records import (
     Answer,
@@ -47,7 +47,6 @@ KILLED = "agentfs was ended before this attempt could settle"  # what older rele
 Entry = Mapping[str, Any]  # one line of a log
 
 _NOT_SAVED = (paths.FILES, paths.STATUS, paths.PLAN_ERROR, paths.GOAL_ERROR, paths.ON_WAIT_LOG)
-_KEPT_GOAL = re.compile(rf"{paths.PLANNING}/{paths.FORMAT_DIGITS}\.goal\.(?:md|txt|yaml|yml|json)\Z")
 # The records of a run by the kind of their file, and the fields that are not compared: times, costs, people, words.
 _KINDS: dict[str, tuple[type[Record], set[str]]] = {
     "call": (Call, {"detail"}),
@@ -176,7 +175,7 @@ def read_recording(folder: Path) -> Recording:
     if isinstance(first, Call) and is_forks_own(first, run):
         raise Unreplayable(f"{run.run} began as a {run.source}, with results of that run: replay that one instead")
     goal = goal_path(folder)
-    texts = [read_whole(folder / path) for path in (goal.name, *files) if path == goal.name or _KEPT_GOAL.match(path)]
+    texts = [read_whole(folder / path) for path in (goal.name, *(one for one in files if kind_of(one) == "goal"))]
     texts += _goals_in_ledger(folder, run, goal.name, records, texts)
     return Recording(
         folder=folder,
@@ -187,18 +186,6 @@ def read_recording(folder: Path) -> Recording:
         records=records,
         conversations={path.removesuffix(LOG): _conversation(folder / path) for path in files if path.endswith(LOG)},
     )
-
-
-def kind_of(path: str) -> str:
-    """Return what kind of file of a run this is; "" if it is none of those that are replayed."""
-    folder, _, name = path.rpartition("/")
-    if folder in (paths.STEPS, paths.PLANNING):
-        found = paths.parse_step_file(name) if folder == paths.STEPS else paths.parse_call_file(name)
-        return found.kind if found else ""
-    if folder == paths.REVISIONS:
-        revision = paths.parse_revision_file(name)
-        return "revision" if revision and revision[1] == "record" else ""
-    return "outcome" if path == paths.OUTCOME else ""
 
 
 def parse_record(path: str, source: bytes) -> Record:

@@ -21,6 +21,7 @@ from agentfs.core import paths
 from agentfs.core.decide import decide
 from agentfs.core.facts import ConditionHeld, Facts, apply
 from agentfs.core.hashing import sha256_bytes
+from agentfs.core.paths import kind_of
 from agentfs.core.records import Call, Order, Result, Revision
 from agentfs.core.run_state import derive, used_by
 from agentfs.core.underway import without_abandoned
@@ -39,7 +40,6 @@ from agentfs.replay.recording import (
     Unreplayable,
     compare,
     events,
-    kind_of,
     list_files,
     missing_parts,
     parse_record,

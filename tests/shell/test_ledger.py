@@ -239,17 +239,22 @@ def test_history_tells_commits_newest_first_and_by_run(tmp_path: Path) -> None:
     )
     assert [commit.sha for commit in ledger.history()] == [second, other, first]
     assert [commit.sha for commit in ledger.history("2026-11-16/a")] == [second, first]
-    assert [commit.sha for commit in ledger.history("2026-11-16/a", limit=1)] == [second]
-    assert ledger.history(limit=0) == []
     last = ledger.history("2026-11-16/a")[-1]
+    seconds = int(AT.timestamp())
     assert last == LedgerCommit(
         str(first),
-        "a: revision 1",
-        "why\n\nAgentfs-Run: 2026-11-16/a",
-        "agentfs planner",
-        AT,
-        {"Agentfs-Run": ["2026-11-16/a"]},
+        [],
+        author=f"agentfs planner <agentfs@localhost> {seconds} +0000",
+        committer=f"agentfs <agentfs@localhost> {seconds} +0000",
+        message="a: revision 1\n\nwhy\n\nAgentfs-Run: 2026-11-16/a\n",
+        trailers={"Agentfs-Run": ["2026-11-16/a"]},
+        others=(),
+        changes=last.changes,
     )
+    assert (last.subject, last.by, last.at) == ("a: revision 1", "agentfs planner", AT)
+    assert sorted((one.how, one.path) for one in last.changes) == [
+        ("A", f"2026-11-16/a/{path}") for path in sorted(a_run())
+    ]
 
 
 def test_history_reads_a_persons_merge(tmp_path: Path) -> None:

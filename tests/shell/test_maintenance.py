@@ -232,7 +232,7 @@ def test_a_killed_git_loses_nothing_and_the_next_one_goes_on(tmp_path: Path) -> 
     ledger = a_large_ledger(tmp_path)
     tip = git(ledger.root, "rev-parse", "main")
     for number in range(8):
-        popen = Git(ledger.root).start(*maintenance.PACK, settings=maintenance.SETTINGS)
+        popen = Git(ledger.root, *maintenance.SETTINGS).start(*maintenance.PACK)
         with contextlib.suppress(subprocess.TimeoutExpired):
             popen.wait(0.003 * number)
         with contextlib.suppress(ProcessLookupError):

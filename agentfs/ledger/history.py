@@ -1,17 +1,12 @@
 """Walk the commits of `main`, oldest first: one commit per revision, in order, saying what the revision says.
 
-Git lists the commits and what each changed (`rev-list`, `diff-tree`: plumbing, which no setting of a repository makes
-run anything); GitPython reads the objects. Of each run only how far it has come and what is missing is remembered.
+Of each run only how far it has come and what is missing is remembered.
 """
 
 import json
-import re
-import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import IO, TYPE_CHECKING
 
 from pydantic import ValidationError
 
@@ -25,129 +20,17 @@ from agentfs.core.commit_messages import (
     outcome_message,
     outcome_message_of_0_1,
     revision_message,
-    trailers,
 )
 from agentfs.core.records import Outcome, Revision
 from agentfs.ledger.branch import commit_text, signature
 from agentfs.ledger.committer import moment, usage_of_call
-from agentfs.ledger.git import BRANCH, Git, LedgerBroken
-from agentfs.ledger.ledger import blob_sha
+from agentfs.ledger.git import LedgerError
+from agentfs.ledger.ledger import Change, Ledger, LedgerCommit, blob_sha
 from agentfs.storage.files import read_whole
-
-if TYPE_CHECKING:
-    import git as gitpython
 
 REWRITTEN = "history was rewritten: compare with a copy of runs/.git, and take that if it is whole"
 _LINE = "nothing is lost by it; `git -C runs log --graph` shows where. agentfs itself never merges"
 _REWRITTEN_FILE = "`git -C runs log -p -- FILE` shows what it was, and who changed it"
-_CHANGE = re.compile(rb":\d+ (\d+) ([0-9a-f]{40}) ([0-9a-f]{40}) ([A-Z])")
-_LINK = b"120000"
-PathsAt = Callable[[str, Collection[str]], Mapping[str, frozenset[str]]]  # commit, runs -> its paths of each
-
-
-# ── commits ───────────────────────────────────────────────────────────────────────────────────────────────
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One file in one commit: A added, M modified, D deleted, T of another kind."""
-
-    how: str
-    path: str
-    old: str
-    new: str
-
-
-@dataclass(frozen=True, slots=True)
-class Walked:
-    """One commit, and the files it changed against its first parent."""
-
-    sha: str
-    parents: list[str]
-    author: str  # name, address and time, as git writes them
-    committer: str
-    message: str
-    trailers: dict[str, list[str]]
-    changes: list[Change]
-    headers: tuple[str, ...] = ()  # of it beside tree, parents, author and committer
-
-    @property
-    def by(self) -> str:
-        return self.author.partition(" <")[0]
-
-    @property
-    def subject(self) -> str:
-        return self.message.partition("\n")[0]
-
-
-def read_commits(runs: Path, run: str | None = None) -> Iterator[Walked]:
-    """Yield the commits of `main`, of one run those that touch it; raises LedgerError where git cannot read them."""
-    git, places = Git(runs), () if run is None else ("--", f":(literal){run}/")
-    graph = (f"core.commitGraph={'true' if run else 'false'}",)  # of all runs: what the objects say
-    words = ("rev-list", "--reverse", "--topo-order", "--full-history", BRANCH)
-    listed = git.run(*words, *places, settings=graph, seconds=None)
-    if listed.code != 0:
-        raise LedgerBroken(listed.why)
-    diff = ("diff-tree", "--stdin", "-r", "-z", "--raw", "--no-renames", "--root", "--always", "--no-abbrev")
-    with tempfile.TemporaryFile() as shas, git.repository() as repo:
-        shas.write(listed.out)
-        shas.seek(0)
-        process = git.start(*diff, *places, settings=graph, given=shas)
-        try:
-            changes = _Changes(process.stdout) if process.stdout else None
-            for sha in listed.out.decode().split():
-                yield _read(repo, sha, list(changes.of(sha)) if changes else [])
-        finally:
-            process.kill()
-            process.communicate()
-
-
-def _read(repo: "gitpython.Repo", sha: str, changes: list[Change]) -> Walked:
-    try:
-        raw = repo.odb.stream(bytes.fromhex(sha)).read().decode("utf-8", "replace")
-        head, _, message = raw.partition("\n\n")
-        headers = [line.partition(" ")[::2] for line in head.split("\n") if not line.startswith(" ")]
-        parents = [value for name, value in headers if name == "parent"]
-        author, committer = (dict(headers)[name] for name in ("author", "committer"))
-    except (ValueError, KeyError, OSError) as error:
-        raise LedgerBroken(f"commit {sha} is missing or damaged ({error})") from None
-    others = tuple(name for name, _ in headers if name not in ("tree", "parent", "author", "committer"))
-    return Walked(sha, parents, author, committer, message, trailers(message), changes, others)
-
-
-class _Changes:
-    """What `diff-tree --stdin -z` prints: a commit's name, then of each file how it changed and its path."""
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._words = _split(stream)
-        self._ahead = next(self._words, None)
-
-    def of(self, sha: str) -> Iterator[Change]:
-        if self._ahead is None or self._ahead.strip() != sha.encode():
-            return
-        while self._step().startswith(b":"):
-            match = _CHANGE.match(self._ahead or b"")
-            path = next(self._words, b"").decode("utf-8", "surrogateescape")
-            if match:
-                how = "T" if match[1] == _LINK else match[4].decode()
-                yield Change(how, path, match[2].decode(), match[3].decode())
-
-    def _step(self) -> bytes:
-        self._ahead = next(self._words, None)
-        return self._ahead or b""
-
-
-def _split(stream: IO[bytes]) -> Iterator[bytes]:
-    """Yield what is between zero bytes."""
-    rest = b""
-    while block := stream.read(65536):
-        *whole, rest = (rest + block).split(b"\0")
-        yield from whole
-    if rest:
-        yield rest
-
-
-# ── what they say ─────────────────────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(slots=True)
@@ -163,15 +46,14 @@ class RunHistory:
 class History:
     """Takes commits, the oldest first, and yields in what each is not as agentfs made it."""
 
-    folder: Path  # runs/
-    paths_at: PathsAt
+    ledger: Ledger
     whole: bool = True  # all commits are given, not those of one run
     commits: int = 0
     revisions: int = 0
     runs: dict[str, RunHistory] = field(default_factory=lambda: defaultdict(RunHistory))
     _last: str | None = None
 
-    def check(self, commit: Walked) -> Iterator[Disagreement]:
+    def check(self, commit: LedgerCommit) -> Iterator[Disagreement]:
         self.commits += 1
         yield from self._check_line(commit)
         by_run = _by_run(commit.changes)
@@ -181,9 +63,16 @@ class History:
         for run, changes in by_run.items():
             yield from self._check_changes(commit, run, changes)
         smaller = [run for run, changes in by_run.items() if all(one.how == "D" for one in changes)]
-        for run, paths in self.paths_at(commit.sha, smaller).items() if smaller else ():
-            if not paths:
+        for run, held in self._held_at(commit.sha, smaller).items() if smaller else ():
+            if not held:
                 self.runs.pop(run, None)  # it has left the tree: its name is free
+
+    def _held_at(self, commit: str, runs: Collection[str]) -> Mapping[str, Mapping[str, str]]:
+        """Return what a commit holds of some runs; nothing where it is damaged, which git says."""
+        try:
+            return self.ledger.committed_of(runs, commit)
+        except LedgerError:
+            return {run: {} for run in runs}
 
     def left_out(self, run: str) -> Iterator[Disagreement]:
         """Yield what commits have taken out of a run, and none has brought back."""
@@ -193,7 +82,7 @@ class History:
                 "wrong", f"{run}/{path}", words, f"bring it back: git -C runs checkout {sha}^ -- {run}/{path}"
             )
 
-    def _check_line(self, commit: Walked) -> Iterator[Disagreement]:
+    def _check_line(self, commit: LedgerCommit) -> Iterator[Disagreement]:
         """Every commit but the first has one parent: the one before."""
         parents = commit.parents
         if len(parents) > 1:
@@ -204,7 +93,9 @@ class History:
             yield _wrong(commit, f"does not follow on commit {self._last[:12]}: the history is not a line", _LINE)
         self._last = commit.sha
 
-    def _check_own(self, commit: Walked, named: list[str], by_run: dict[str, list[Change]]) -> Iterator[Disagreement]:
+    def _check_own(
+        self, commit: LedgerCommit, named: list[str], by_run: dict[str, list[Change]]
+    ) -> Iterator[Disagreement]:
         """A commit that names a run was made by agentfs, of that run's files, and says what its record says."""
         who, _, when = commit.committer.partition("> ")
         if f"{who}>" != f"{AGENTFS[0]} <{AGENTFS[1]}>":
@@ -212,8 +103,8 @@ class History:
             yield _wrong(commit, words, REWRITTEN)
         elif when != commit.author.partition("> ")[2]:
             yield _wrong(commit, f"was made again: its two times differ ({commit.subject})", REWRITTEN)
-        if commit.headers:
-            words = f"has a header that agentfs does not write: {', '.join(commit.headers)} ({commit.subject})"
+        if commit.others:
+            words = f"has a header that agentfs does not write: {', '.join(commit.others)} ({commit.subject})"
             yield _wrong(commit, words, REWRITTEN)
         for run in by_run.keys() - set(named):
             yield _wrong(commit, f"is about {named[0]}, and changes {run}", REWRITTEN)
@@ -229,7 +120,9 @@ class History:
         elif commit.message not in (forgotten_message(named), as_it_stood_message(run)):
             yield _wrong(commit, f"says something that agentfs did not ({commit.subject})", REWRITTEN)
 
-    def _check_revision(self, commit: Walked, run: str, number: int, added: dict[str, str]) -> Iterator[Disagreement]:
+    def _check_revision(
+        self, commit: LedgerCommit, run: str, number: int, added: dict[str, str]
+    ) -> Iterator[Disagreement]:
         """The next revision, or one that was taken out before."""
         self.revisions += 1
         seen = self.runs[run]
@@ -248,11 +141,11 @@ class History:
 
     # ── what a commit says, made again of its record ──────────────────────────────────────────────────────
 
-    def _of_revision(self, commit: Walked, run: str, path: str, blob: str) -> list[tuple[str, str]]:
+    def _of_revision(self, commit: LedgerCommit, run: str, path: str, blob: str) -> list[tuple[str, str]]:
         """Return author and message; none: the record is another by now, which is reported elsewhere."""
         try:
             record = Revision.model_validate_json(self._read_committed(run, path, blob))
-            usage = usage_of_call(self.folder / run, record.call)
+            usage = usage_of_call(self.ledger.root / run, record.call)
         except (ValidationError, OSError):
             return []
         address = commit.author.partition(" <")[2].partition(">")[0]
@@ -262,7 +155,7 @@ class History:
     def _of_outcome(self, run: str, blob: str) -> list[tuple[str, str]]:
         """Return the same; two, for the first release counted steps in another way."""
         last = self.runs[run].revisions  # none: the run ended before it had a plan
-        plan = self.folder / run / names.REVISIONS / names.revision_plan_file(last)
+        plan = self.ledger.root / run / names.REVISIONS / names.revision_plan_file(last)
         try:
             record = Outcome.model_validate_json(self._read_committed(run, names.OUTCOME, blob))
             steps = len(json.loads(read_whole(plan))["steps"]) if last else 0
@@ -273,12 +166,12 @@ class History:
 
     def _read_committed(self, run: str, path: str, blob: str) -> bytes:
         """Return a file of a run if it is still what was committed; if not, nothing."""
-        source = read_whole(self.folder / run / path)
+        source = read_whole(self.ledger.root / run / path)
         return source if blob_sha(source) == blob else b""
 
     # ── files ─────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _check_changes(self, commit: Walked, run: str, changes: list[Change]) -> Iterator[Disagreement]:
+    def _check_changes(self, commit: LedgerCommit, run: str, changes: list[Change]) -> Iterator[Disagreement]:
         """What is written once is added once; taken out, it comes back as it was."""
         seen = self.runs[run]
         for one in changes:
@@ -296,10 +189,10 @@ class History:
                     yield _wrong(commit, words, _REWRITTEN_FILE.replace("FILE", f"{run}/{one.path}"))
             elif writing == "by people" and one.how == "M":
                 parent = commit.parents[0] if commit.parents else commit.sha
-                if is_acted_upon(one.path, self.paths_at(parent, [run])[run]):
+                if is_acted_upon(one.path, self._held_at(parent, [run])[run]):
                     yield _wrong(commit, f"changes {run}/{one.path}, which had been acted upon", _REWRITTEN_FILE)
 
-    def _check_brought(self, commit: Walked, run: str, one: Change) -> Iterator[Disagreement]:
+    def _check_brought(self, commit: LedgerCommit, run: str, one: Change) -> Iterator[Disagreement]:
         """A revision comes with the commit that is its own, and so does an outcome."""
         if one.path in self.runs[run].gone or commit.message == as_it_stood_message(run):
             return
@@ -316,7 +209,7 @@ class History:
             yield _wrong(commit, words, REWRITTEN)
 
 
-def _check_words(commit: Walked, expected: list[tuple[str, str]]) -> Iterator[Disagreement]:
+def _check_words(commit: LedgerCommit, expected: list[tuple[str, str]]) -> Iterator[Disagreement]:
     """A commit has the author, the time and the words that one of our releases makes of its record."""
     if not expected or (commit.author, commit.message) in [(who, commit_text(text)) for who, text in expected]:
         return
@@ -338,5 +231,5 @@ def _by_run(changes: list[Change]) -> dict[str, list[Change]]:
     return found
 
 
-def _wrong(commit: Walked, what: str, fix: str) -> Disagreement:
+def _wrong(commit: LedgerCommit, what: str, fix: str) -> Disagreement:
     return Disagreement("wrong", f"commit {commit.sha[:12]}", what, fix)
