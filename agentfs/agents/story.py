@@ -10,8 +10,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from agentfs.agents.presets import Agent
-from agentfs.core.excerpts import as_text, one_line, telling_line, with_output
+from agentfs.core.excerpts import as_text, telling_line, with_output
 from agentfs.core.records import Failure
+from agentfs.core.text import one_line
 
 MOST_UNKNOWN = 8  # names of events that are kept
 LINE = 160  # characters of one line for people

@@ -147,7 +147,7 @@ COMMANDS = {
             Ctrl-C once lets running steps finish, twice ends them. `agentfs resume RUN` goes on.""", drives=True,
         ),
         Command(
-            "run.watch", "run the goals dropped into goals/, and every open run",
+            "watch.watch", "run the goals dropped into goals/, and every open run",
             (flag("--poll", help="look every second instead of waiting for events"),
              flag("--wait", help="if another watch runs here, take over when it ends"),
              flag("--json", help="one JSON object per line on stdout, for programs")), """

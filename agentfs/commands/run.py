@@ -1,13 +1,12 @@
-"""`run`, `plan`, `resume` and `watch`: drive one run, or all of a workspace."""
+"""`run`, `plan` and `resume`: drive one run."""
 
 import functools
 import gc
-import os
 import signal
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,9 +18,6 @@ from agentfs.core.config import Settings
 from agentfs.core.decide import no_model_reached
 from agentfs.core.records import Outcome
 from agentfs.core.text import answer_text
-from agentfs.daemon.daemon import Daemon
-from agentfs.daemon.inbox import Inbox
-from agentfs.daemon.reporter import Reporter
 from agentfs.engine.attempts import confinement_of, prepare_tools
 from agentfs.engine.driver import Driver, World
 from agentfs.engine.foreground import Asker, Rest, Stop, Watcher, drive
@@ -33,14 +29,12 @@ from agentfs.engine.report import who_goes_on
 from agentfs.engine.world import open_driver, open_world
 from agentfs.errors import NotARun, UserError
 from agentfs.ledger.maintenance import maintain_after_run
-from agentfs.storage.clock import Clock
 from agentfs.storage.locks import is_driven, is_watched, locked
 from agentfs.storage.system import missing
 from agentfs.storage.workspace import Workspace, default_settings, find_workspace, load_settings
 from agentfs.tools.registry import Known, known_tools
 from agentfs.tools.secrets import mask_for
-from agentfs.ui.progress import ChildLines, LiveReporter, Progress, progress_for
-from agentfs.ui.screen import can_draw
+from agentfs.ui.progress import ChildLines, Progress, progress_for
 
 CLIENT = "a client of agentfs mcp"
 Begin = Callable[[Settings, World, ExitStack], Path]  # takes a run's lock, held while the stack is open
@@ -220,44 +214,3 @@ def _print_answer(outcome: Outcome) -> None:
         if not error.reader_left:
             say(f"the run is done, but its answer cannot be printed: `agentfs show {outcome.run}` has it")
         raise
-
-
-# ── watch ─────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-STOPPED = 130
-
-
-def watch(arguments: Namespace) -> int:
-    """`agentfs watch`: until a person, or the system, asks it to stop."""
-    workspace = here(arguments)
-    must_be_trusted(workspace)
-    settings = load_settings(workspace.settings, environment())
-    stop = Stop()
-    with ExitStack() as stack:
-        reporter = stack.enter_context(_reporter(workspace, settings, in_json=arguments.json))
-        on_signals(stack, stop)
-        world = stack.enter_context(open_world(workspace, settings, environment(), reporter.note, stop.wake.set))
-        known = world.known
-        settings = allowing_own(settings, known)
-        planner = has_model(settings.planner, environment())
-        catalogue = catalogue_of(settings, environment(), known)
-        inbox = Inbox(workspace, settings, catalogue, planner, hide=world.mask.text)
-        Daemon(workspace, world, inbox, stop, reporter).run(poll=arguments.poll, wait=arguments.wait)
-    reporter.report("stopped", "stopped; `agentfs watch` goes on from here")
-    return STOPPED
-
-
-@contextmanager
-def _reporter(workspace: Workspace, settings: Settings, *, in_json: bool) -> Iterator[Reporter]:
-    """Yield a reporter: JSON on stdout, a live view on a terminal, or plain lines."""
-    if in_json:
-        yield Reporter(sys.stdout, Clock().stamp)
-    elif can_draw(sys.stderr, os.environ.get("TERM", "")):
-        live = LiveReporter(sys.stderr, workspace.root, settings.limits.parallel, Clock())
-        try:
-            yield live
-        finally:
-            live.leave_the_screen()
-    else:
-        yield Reporter(sys.stderr)

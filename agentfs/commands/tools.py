@@ -20,9 +20,8 @@ from agentfs.commands.common import (
     say_all,
 )
 from agentfs.core.config import Settings
-from agentfs.core.excerpts import one_line
 from agentfs.core.mcp import LOCK, LockedServer, OfferedTool, differences, render_lock, spec_of, touches
-from agentfs.core.text import first_line, inert, json_text, plural
+from agentfs.core.text import first_line, inert, json_text, one_line, plural
 from agentfs.core.tool_spec import tool_name
 from agentfs.engine.means import catalogue_of, default_agent, named_agents
 from agentfs.engine.world import sandbox_for

@@ -13,8 +13,6 @@ from typing import Any, Literal
 from agentfs.core.records import CheckResult, Failure
 from agentfs.core.text import without_colours
 
-_SPACES = re.compile(r"\s+")
-
 
 def head_and_tail(text: str, most: int, whole: int = 0) -> str:
     """Return at most so many characters of a text, two thirds from its head, the rest from its tail, saying so.
@@ -30,12 +28,6 @@ def head_and_tail(text: str, most: int, whole: int = 0) -> str:
 def as_text(value: Any) -> str:
     """Return a JSON value as a reader wants it: a text as it is, anything else as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def one_line(text: str, most: int) -> str:
-    """Return a text on one line, its spaces made one, at most so long."""
-    flat = _SPACES.sub(" ", text).strip()
-    return flat if len(flat) <= most else f"{flat[: most - 1]}…"
 
 
 def list_first(names: Sequence[str], most: int = 3) -> str:

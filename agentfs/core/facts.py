@@ -7,9 +7,9 @@ from typing import Any, Literal, TypeVar, assert_never, get_args
 from pydantic import JsonValue
 
 from agentfs.core import paths
-from agentfs.core.excerpts import one_line
 from agentfs.core.problems import Problem
 from agentfs.core.records import Answer, Call, Check, GoalChecks, Order, Outcome, Plan, Result, Revision, Run, Tools
+from agentfs.core.text import one_line
 
 ASK = "ask"  # the one tool that a person carries out: its attempt waits as files, and takes no place
 RUN = "run"  # the one tool that is a run of its own: its attempt waits for the end of that, as files too

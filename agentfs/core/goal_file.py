@@ -14,7 +14,6 @@ from pydantic import JsonValue
 
 from agentfs.core import paths, schedule
 from agentfs.core.documents import Document, decode_text, read_json, read_yaml
-from agentfs.core.excerpts import one_line
 from agentfs.core.hashing import PLAN_SCHEMA, check_value, in_order, present_fields, spell_out
 from agentfs.core.json_text import Lines
 from agentfs.core.markdown import Block, Heading, blocks, lines_of
@@ -25,6 +24,7 @@ from agentfs.core.problems import Locate, Places, Problem, Rejected, locate_belo
 from agentfs.core.records import Approve, Goal, Limits, Step
 from agentfs.core.references import Params, in_step, param_problems
 from agentfs.core.runbook import Fallback, PlacedStep, firsts, read_runbook
+from agentfs.core.text import one_line
 from agentfs.core.tool_spec import Catalogue
 
 MAX_BYTES = 1024 * 1024

@@ -12,10 +12,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from agentfs.core.config import McpServerSettings
-from agentfs.core.excerpts import one_line
 from agentfs.core.hashing import sha256_of
 from agentfs.core.json_text import too_deep
 from agentfs.core.problems import pointer_tokens
+from agentfs.core.text import one_line
 from agentfs.core.tool_spec import ToolSpec, tool_name
 from agentfs.core.values import value_inside
 

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from agentfs.core.excerpts import one_line
 from agentfs.core.markdown import Block, Fence, Heading, Prose
 from agentfs.core.problems import Problem
 from agentfs.core.step_lines import LINES, LineForm, LineValue, code_span, names_in, read_line, takes_value
+from agentfs.core.text import one_line
 
 _DASHES = "-\u2013\u2014"
 _WIDE_COLON = "\uff1a"

@@ -21,8 +21,8 @@ from agentfs.core.plan_graph import dependencies
 from agentfs.core.plan_schemas import Schemas, regex_problem
 from agentfs.core.problems import Hints, Problem, Rejected, did_you_mean, pointer_to
 from agentfs.core.records import Check, FileCheck, Goal, HttpCheck, JudgeCheck, OutputCheck, Plan, Record, Step, Tools
+from agentfs.core.references import find_circle
 from agentfs.core.tool_spec import Catalogue, runs_here, split_name, tool_name
-from agentfs.core.values import find_circle
 
 R = TypeVar("R", bound=Record)
 

@@ -11,9 +11,8 @@ from agentfs.core.each import STARTING_MOVES, view_each
 from agentfs.core.facts import Facts
 from agentfs.core.paths import ITEM, step_of
 from agentfs.core.records import Plan, Step
-from agentfs.core.references import in_step
+from agentfs.core.references import in_step, reach
 from agentfs.core.steps import Around, StepView, view
-from agentfs.core.values import reach
 
 Place = tuple[int, int]  # of a step in the plan, and of an item in its list; -1: the step itself
 BUSY = "busy"  # beside the moves: the steps that are under way

@@ -11,7 +11,8 @@ from urllib.parse import unquote
 from agentfs.core.hashing import canonical
 from agentfs.core.json_schema import describe_errors, validator_for
 from agentfs.core.problems import Problem, pointer_to, pointer_tokens
-from agentfs.core.values import NoPart, find_circle, value_inside
+from agentfs.core.references import find_circle
+from agentfs.core.values import NoPart, value_inside
 
 MAX_PATTERN = 1000
 MAX_SCHEMA_BYTES = 65536

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
 from agentfs.core import paths
-from agentfs.core.excerpts import one_line
 from agentfs.core.facts import Facts, GateWord, PlannerCall, Proposal, Talk, gate_word, words_below
 from agentfs.core.plan_graph import PlanGraph, StepTable
 from agentfs.core.records import Answer, Call, Mode, Plan, Result, Run, Trigger, Verdict
 from agentfs.core.steps import LIMIT, MAX_INTERRUPTIONS, result_path
+from agentfs.core.text import one_line
 
 DO = "do"  # the one step of the plan that code writes: a loop that does the goal as a whole
 LOOPS: tuple[Mode, ...] = ("single", "scratchpad")

@@ -6,8 +6,9 @@
 import math
 import re
 import tokenize
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from graphlib import CycleError, TopologicalSorter
 from itertools import islice
 from token import ERRORTOKEN, tok_name
 from typing import Any, Literal, TypeVar
@@ -24,6 +25,7 @@ from agentfs.core.values import NoPart, value_inside
 
 Kind = Literal["output", "file", "goal", "param"]
 T = TypeVar("T")
+H = TypeVar("H", bound=Hashable)
 
 _CANDIDATE = re.compile(r"\{\{([^{}\n]*)\}\}|\{step_([^{}\s]+)_result\}")
 _SHORT_IN_DOUBLE = re.compile(r"step_(.+)_result\Z")
@@ -396,3 +398,26 @@ def _lone_names(code: str) -> Iterator[str]:
 def _joins(char: str) -> bool:
     """Return whether a character would become part of the literal after it: 1 and 5 would be 15."""
     return char.isalnum() or char == "_"
+
+
+# ── what leads to what ────────────────────────────────────────────────────────────────────────────────────
+
+
+def reach(begin: Iterable[H], onward: Mapping[H, Iterable[H]]) -> set[H]:
+    """Return all that can be come to from these, with these."""
+    found: set[H] = set()
+    ahead = list(begin)
+    while ahead:
+        if (one := ahead.pop()) not in found:
+            found.add(one)
+            ahead.extend(onward.get(one, ()))
+    return found
+
+
+def find_circle(needs: Mapping[H, Iterable[H]]) -> list[H] | None:
+    """Return things of which each waits for the next and the last for the first; None if there are none."""
+    try:
+        TopologicalSorter(needs).prepare()
+    except CycleError as error:
+        return list(reversed(error.args[1][1:]))
+    return None

@@ -24,17 +24,16 @@ from itertools import takewhile
 from typing import Any, Literal
 
 from agentfs.core.documents import Document, read_json, read_yaml
-from agentfs.core.excerpts import one_line
 from agentfs.core.hashing import in_order
 from agentfs.core.markdown import Block, Fence, Heading, OpenComment, Prose
 from agentfs.core.near_misses import CLOSE_FENCE, Known, find_near_miss, outside_steps
 from agentfs.core.paths import STEP_ID, plain_name
 from agentfs.core.problems import Locate, Place, Places, Problem, Rejected, did_you_mean, shift_places
 from agentfs.core.records import JsonObject
-from agentfs.core.references import Reference, find, problem_with, texts_in
+from agentfs.core.references import Reference, find, problem_with, reach, texts_in
 from agentfs.core.step_lines import Draft, read_form
+from agentfs.core.text import one_line
 from agentfs.core.tool_spec import Catalogue, ToolSpec, split_name
-from agentfs.core.values import reach
 
 _ID = re.compile(rf"{STEP_ID}\Z")
 _ID_LENGTH = 63

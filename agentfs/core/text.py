@@ -17,6 +17,7 @@ ROWS = 4  # of a terminal that one line of a log may take
 _KERNEL = ("driver", "pgid", "start_time", "boot_id")  # of a claim: for finding survivors, not for people
 _NOT_PLAIN = re.compile(r"[^ -~]")
 _SEQUENCE = re.compile(r"\x1b\[[0-9;:?]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")  # what a program asks of a terminal
+_SPACES = re.compile(r"\s+")
 
 
 def inert(text: str) -> str:
@@ -45,6 +46,12 @@ def without_colours(text: str) -> str:
 def first_line(text: str) -> str:
     """Return the first line that says something, inert."""
     return next((inert(line.strip()) for line in text.splitlines() if line.strip()), "")
+
+
+def one_line(text: str, most: int) -> str:
+    """Return a text on one line, its spaces made one, at most so long."""
+    flat = _SPACES.sub(" ", text).strip()
+    return flat if len(flat) <= most else f"{flat[: most - 1]}…"
 
 
 def block(text: str) -> list[str]:

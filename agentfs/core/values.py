@@ -1,17 +1,14 @@
-"""Values as JSON has them: what a text says, what lies inside one; and what leads to what in a mapping. Pure."""
+"""Values as JSON has them: what a text says, if it says one that can be kept; what lies inside one. Pure."""
 
 import json
 import re
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from graphlib import CycleError, TopologicalSorter
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import JsonValue
 
 from agentfs.core.json_text import plain_value
-
-T = TypeVar("T", bound=Hashable)
 
 
 class NotJson(Exception):
@@ -72,26 +69,3 @@ def describe(value: JsonValue) -> str:
     if isinstance(value, str):
         return "text"
     return json.dumps(value)
-
-
-# ── what leads to what ────────────────────────────────────────────────────────────────────────────────────
-
-
-def reach(begin: Iterable[T], onward: Mapping[T, Iterable[T]]) -> set[T]:
-    """Return all that can be come to from these, with these."""
-    found: set[T] = set()
-    ahead = list(begin)
-    while ahead:
-        if (one := ahead.pop()) not in found:
-            found.add(one)
-            ahead.extend(onward.get(one, ()))
-    return found
-
-
-def find_circle(needs: Mapping[T, Iterable[T]]) -> list[T] | None:
-    """Return things of which each waits for the next and the last for the first; None if there are none."""
-    try:
-        TopologicalSorter(needs).prepare()
-    except CycleError as error:
-        return list(reversed(error.args[1][1:]))
-    return None

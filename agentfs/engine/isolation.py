@@ -19,12 +19,12 @@ from pathlib import Path
 from agentfs.core import paths
 from agentfs.core.commit_messages import AGENTFS
 from agentfs.core.config import Settings
-from agentfs.core.excerpts import one_line
 from agentfs.core.facts import Facts
 from agentfs.core.outcome import commits_of
 from agentfs.core.problems import Problem
 from agentfs.core.records import Isolation, Order, Result, Run
 from agentfs.core.run_state import Means, Use
+from agentfs.core.text import one_line
 from agentfs.core.underway import use_of
 from agentfs.ledger.git import LedgerError, person
 from agentfs.ledger.worktrees import Repository, Worktree, WorktreeError, names_in_short, worktree_of

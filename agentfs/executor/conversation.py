@@ -12,10 +12,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from agentfs.core.excerpts import as_text, fence_text, head_and_tail, one_line
+from agentfs.core.excerpts import as_text, fence_text, head_and_tail
 from agentfs.core.hashing import sha256_bytes
 from agentfs.core.planner_calls import DO
 from agentfs.core.records import Failure, Order
+from agentfs.core.text import one_line
 from agentfs.core.tool_spec import ToolSpec
 from agentfs.core.values import NotJson, json_value
 from agentfs.executor.task import LoopRules, Task

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from agentfs.agents.running import runs_in, spoken_in
-from agentfs.core.excerpts import as_text, head_and_tail, one_line
+from agentfs.core.excerpts import as_text, head_and_tail
 from agentfs.core.proof import (
     KINDS_OF_CHANGE,
     Changes,
@@ -31,6 +31,7 @@ from agentfs.core.proof import (
     words_in,
 )
 from agentfs.core.records import Check, Failure
+from agentfs.core.text import one_line
 from agentfs.storage.files import read_lines
 from agentfs.storage.safe_open import Refused, hold_folder
 from agentfs.tools.base import StepContext

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agentfs.core.excerpts import fence_text, head_and_tail, one_line
+from agentfs.core.excerpts import fence_text, head_and_tail
 from agentfs.core.proof import Piece
 from agentfs.core.records import Failure, JsonObject
+from agentfs.core.text import one_line
 from agentfs.core.values import NotJson, json_value
 from agentfs.executor.conversation import Message
 from agentfs.executor.evidence import OUTPUT_WORDS

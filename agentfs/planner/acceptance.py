@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 from pydantic import JsonValue
 
-from agentfs.core.excerpts import fence_text, one_line
+from agentfs.core.excerpts import fence_text
 from agentfs.core.hashing import check_value
 from agentfs.core.plan_check import acceptance_problems, to_record
 from agentfs.core.proof import check_sha256
@@ -35,6 +35,7 @@ from agentfs.core.records import (
     OutputCheck,
     Step,
 )
+from agentfs.core.text import one_line
 from agentfs.core.tool_spec import Catalogue
 from agentfs.models.base import Garbled, Model, ModelSession, Refused, Request
 from agentfs.models.budget import Role

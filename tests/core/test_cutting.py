@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentfs.core.excerpts import as_text, fence_text, head_and_tail, one_line
+from agentfs.core.excerpts import as_text, fence_text, head_and_tail
+from agentfs.core.text import one_line
 
 
 @pytest.mark.parametrize(
