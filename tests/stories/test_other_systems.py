@@ -40,7 +40,7 @@ READING = [
     ["show", "failed", "b"], ["log", "gated"], ["log", "failed", "--json"], ["log", "-f", "failed"], ["diff", "gated"],
     ["diff", "gated", "1"], ["blame", "gated"], ["cost", "failed"], ["compare", "gated", "failed"], ["tools"],
     ["tools", "--json"], ["check", "gated.md", "agentfs.toml"], ["check", "broken.md"], ["verify"], ["replay", "failed"],
-    ["completion", "bash"], ["complete-runs"], ["schedule"], ["show-goal", "gated.md"], ["export", "failed", "--json"],
+    ["completion", "bash"], ["complete"], ["schedule"], ["show-goal", "gated.md"], ["export", "failed", "--json"],
 ]  # fmt: skip
 DRIVING = [
     ["run", "gated.md"], ["plan", "gated.md"], ["init", "new"], ["watch"], ["fork", "gated"], ["forget", "failed"],

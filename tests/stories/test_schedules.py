@@ -65,7 +65,7 @@ def test_a_time_has_one_run_also_after_a_kill(place: Place, schedules: Path) -> 
     rows = [re.split("  +", line) for line in shown.stdout.splitlines()]
     day, tomorrow = f"{today():%Y-%m-%d} 00:00", f"{today() + timedelta(days=1):%Y-%m-%d} 00:00"
     assert rows == [["SCHEDULE", "TIMES", "LAST", "NEXT", "WHY"], ["backup", "0 0 * * * UTC", day, tomorrow]]
-    assert shown.stderr == "nothing starts them now: `agentfs watch` does\n"
+    assert shown.stderr == "nothing starts them now; start: agentfs watch\n"
     (page,) = json.loads(place.agentfs("schedule", "--json").stdout)
     assert (page["newest"]["what"], page["overlap"], page["catch_up"], page["problems"]) == ("ran", None, "36h", [])
     kept = place.agentfs("forget", "backup", code=2)
