@@ -1,5 +1,7 @@
 """Chromium, driven as a person would: by what stands on the page."""
 
+import os
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,9 +17,11 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 
 SECONDS = 90.0  # as long as a test may take, but for what is needed to say what was seen
+ROOM = 2_000_000_000  # bytes
 FLAGS = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--window-size=1200,900",
+    "--disable-component-update", "--disable-sync", "--disable-extensions", "--disable-software-rasterizer",
+    "--window-size=1200,900",
 )  # fmt: skip
 
 
@@ -128,7 +132,9 @@ class Browser:
 def start(binary: str, driver: str, folder: Path) -> Browser:
     """Start Chromium with a profile of its own."""
     options = Options()
-    for flag in (*FLAGS, f"--user-data-dir={folder}"):
+    room = shutil.disk_usage("/dev/shm").free if os.path.isdir("/dev/shm") else 0
+    elsewhere = () if room > ROOM else ("--disable-dev-shm-usage",)  # shared memory as files: a gigabyte is written
+    for flag in (*FLAGS, *elsewhere, f"--user-data-dir={folder}"):
         options.add_argument(flag)
     options.binary_location = binary
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})

@@ -3,6 +3,7 @@
 import ast
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -25,8 +26,13 @@ PACKAGES = {"anyascii", "cronsim", "pydantic", "pydantic_core", "jsonschema", "r
 BANNED = ("manager", "helper", "utils", "service", "data", "info")  # they say nothing of what a thing does
 
 
+@cache
+def _nodes(path: Path) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+
+
 def _imports(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in _nodes(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -57,7 +63,7 @@ def test_the_core_has_no_cycles() -> None:
 
 def _modules_of(path: Path) -> Iterator[str]:
     """Yield the modules of agentfs that a module imports, whichever way."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in _nodes(path):
         if isinstance(node, ast.ImportFrom) and node.module == "agentfs.core":
             yield from (f"agentfs.core.{alias.name}" for alias in node.names)
     yield from _imports(path)
@@ -65,18 +71,14 @@ def _modules_of(path: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize("path", [*CORE, *PURE], ids=lambda path: path.name)
 def test_the_core_opens_no_file_and_reads_no_clock(path: Path) -> None:
-    calls = {
-        ast.unparse(node.func)
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Call)
-    }
+    calls = {ast.unparse(node.func) for node in _nodes(path) if isinstance(node, ast.Call)}
     assert calls & {"open", "print", "input", "datetime.now", "datetime.utcnow", "date.today"} == set()
 
 
 def test_names_say_what_things_are() -> None:
     found = []
     for path in ALL:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in _nodes(path):
             if isinstance(node, ast.FunctionDef | ast.ClassDef):
                 words = [word for word in node.name.lower().split("_") if word]
                 found += [f"{path.name}: {node.name}" for word in words if word in BANNED]
@@ -91,7 +93,7 @@ def test_functions_stay_below_their_ceiling() -> None:
     long = [
         f"{path.relative_to(ROOT)}: {node.name}"
         for path in ALL
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in _nodes(path)
         if isinstance(node, ast.FunctionDef) and node.end_lineno and node.end_lineno - node.lineno >= 60
     ]
     assert long == []
@@ -138,7 +140,7 @@ def test_few_modules_print() -> None:
     found = {
         str(path.relative_to(PACKAGE))
         for path in ALL
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in _nodes(path)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
     }
     assert {name for name in found if not name.startswith("testing/")} == PRINTING
@@ -201,11 +203,7 @@ def _opens(node: ast.AST) -> bool:
 
 def test_few_modules_open_files() -> None:
     """What another process or user may have put under a name is opened by one module, whatever it is read for."""
-    found = {
-        str(path.relative_to(PACKAGE))
-        for path in ALL
-        if any(_opens(node) for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
-    }
+    found = {str(path.relative_to(PACKAGE)) for path in ALL if any(_opens(node) for node in _nodes(path))}
     assert found == {OPENS_WHAT_OTHERS_NAMED, *OPENS_ITS_OWN}
 
 

@@ -24,6 +24,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import termios
 import threading
 import time
@@ -46,6 +47,23 @@ _PACKAGES = (
     *("git", "h11", "httpcore2", "httpx2", "jsonschema", "openai.resources.chat.completions", "pwd", "tomllib"),
     *("truststore", "watchdog.observers", "yaml"),
 )
+_ALONE = {"AGENTFS_PROOF_ACCEPTANCE": "false", "AGENTFS_EXECUTOR_REPAIR": "false"}  # it asks no model
+_REHEARSED = """\
+# Job
+
+## Steps
+
+### a
+```sh
+echo x | tee made
+```
+check: `test -s made`
+
+### b
+```sh
+echo {{steps.a.output}}
+```
+"""
 _COLD = ("PYTHON", "LC_", "LD_", "FAKETIME")  # variables that only a real start obeys
 _KNOWN = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
 
@@ -180,8 +198,6 @@ def run(
     words: Sequence[str], cwd: Path, env: Mapping[str, str], given: str | None, seconds: float
 ) -> "subprocess.CompletedProcess[str]":
     """Run a command to its end."""
-    import tempfile
-
     with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         stdin.write((given or "").encode())
         stdin.seek(0)
@@ -256,7 +272,33 @@ def _warm_up() -> None:
     tls_context()
     sources(None)
     parser.build()
+    _rehearse()
+    gc.collect()
     gc.freeze()  # what is there already is not walked through, and so not copied, in every child
+
+
+def _rehearse() -> None:
+    """Drive a goal to its end in this process: what commands compile and look up on their way is then kept."""
+    from agentfs.commands import main
+
+    environment, path, folder = dict(os.environ), list(sys.path), os.getcwd()
+    handlers = {number: signal.getsignal(number) for number in signal.valid_signals()}
+    with tempfile.TemporaryDirectory(prefix="agentfs-rehearsal-") as root, tempfile.TemporaryFile("w") as said:
+        os.environ.clear()
+        os.environ.update({"HOME": root, "PATH": environment["PATH"], "LANG": "C.UTF-8", **_ALONE})
+        os.chdir(root)
+        Path("job.md").write_text(_REHEARSED, encoding="utf-8")
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+            for words in (("init",), ("run", "job.md"), ("show", "job"), ("status",), ("log", "job")):
+                main(words)
+        os.chdir(folder)
+    sys.path[:] = path
+    os.environ.clear()
+    os.environ.update(environment)
+    for number, handler in handlers.items():
+        if signal.getsignal(number) != handler:
+            signal.signal(number, handler)
+    assert threading.active_count() == 1, "a process with threads cannot fork"
 
 
 def serve(control: socket.socket, asker: int) -> None:

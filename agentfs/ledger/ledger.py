@@ -123,6 +123,7 @@ class Ledger:
         self._claims = Claims(self._git.folder)
         self._branch = Branch(self._git.folder, self._claims)
         self._index = Index(self._git, self._claims)
+        self._listed: tuple[object, dict[str, Files]] = (None, {})  # what was asked for last, and the answer
 
     @classmethod
     def create(cls, root: Path) -> "Ledger":
@@ -200,7 +201,10 @@ class Ledger:
         return {run: files[name][1] if name in files else None for run, files in found.items()}
 
     def _files(self, commit: str | None, runs: Collection[str], below: str = "/") -> dict[str, Files]:
-        """Return what a commit holds of these runs, a person's files too."""
+        """Return what a commit holds of these runs, a person's files too; the last answer is kept."""
+        asked = (commit, frozenset(runs), below)
+        if self._listed[0] == asked:
+            return dict(self._listed[1])
         found: dict[str, Files] = {run: {} for run in runs}
         for some in _batches(f"{run}{below}" for run in found) if commit else ():
             listed = self._git.output("ls-tree", "-r", "-z", "--full-tree", str(commit), "--", *some)
@@ -209,7 +213,8 @@ class Ledger:
                 mode, _, sha = about.split(" ")
                 day, name, rest = path.split("/", 2)
                 found[f"{day}/{name}"][rest] = (mode, sha)
-        return found
+        self._listed = (asked, found)
+        return dict(found)
 
     # ── commit ────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -16,7 +16,7 @@ import pytest
 from tests.sweeps import size
 from tests.workspaces import Place, end, wait_for
 
-RUNS, EDITS, ALTERNATIVES = 4, size(12, 75), 400
+RUNS, EDITS, ALTERNATIVES = size(2, 4), size(12, 75), 400
 
 
 def _book() -> str:

@@ -58,7 +58,7 @@ ENDLESS: dict[str, Any] = {
     "arguments that are none": lambda _: replies.calls(("list_files", '{"path": ')),
     "only words": lambda _: replies.says("I am thinking about it."),
     "nothing at all": lambda _: replies.says(""),
-    "fifty megabytes": lambda _: replies.says("x" * 1000, repeats=50_000),
+    "fifty megabytes": lambda _: replies.says("x" * 10_000, repeats=5_000),
     "one page of HTML": lambda _: replies.page(),
     "too many requests": lambda _: replies.fails(429, retry_after=0),
     "out of order": lambda _: replies.fails(503, retry_after=0),

@@ -18,7 +18,9 @@ from agentfs.storage import safe_open
 from agentfs.tools.base import ToolResult
 from agentfs.tools.files import edit_file, list_files, read_file, search_files, write_file
 from tests.contexts import RecordedContext, a_context, in_workspace
+from tests.sweeps import size
 
+LOOKS = size(90, 300)  # of a race
 SECRET = "outside!"
 
 
@@ -256,12 +258,12 @@ def test_a_race_does_not_lead_out(work: RecordedContext, tmp_path: Path) -> None
     thread = threading.Thread(target=exchange_for_ever, args=(race, work.workdir / "link", stop))
     thread.start()
     try:
-        seen = {read(work, "race/secret").output for _ in range(300)}
-        written = {write(work, f"race/new-{n % 7}", "x").failure is None for n in range(300)}
+        seen = {read(work, "race/secret").output for _ in range(LOOKS)}
+        written = {write(work, f"race/new-{n % 7}", "x").failure is None for n in range(LOOKS)}
         end = time.monotonic() + 60
         while True not in written and time.monotonic() < end:  # the other thread may hold the better hand for long
             written.add(write(work, "race/new", "x").failure is None)
-        listed = {path for _ in range(100) for path in list_files.call({}, work.context).output}
+        listed = {path for _ in range(LOOKS // 3) for path in list_files.call({}, work.context).output}
     finally:
         stop.set()
         thread.join()

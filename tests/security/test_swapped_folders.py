@@ -25,7 +25,7 @@ from tests.sweeps import size
 from tests.workspaces import Place, wait_for
 
 OUTSIDE = "outside-4711"
-LOOKS = size(24, 200)  # of each race
+LOOKS = size(15, 200)  # of each race
 READING = (("status", "job", "--json"), ("show", "job", "--json"), ("show", "job", "a"), ("log", "job"), ("verify",))
 
 

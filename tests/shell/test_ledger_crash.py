@@ -1,6 +1,7 @@
 """A commit cut off at any moment: git finds nothing wrong, and the next one works."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -18,9 +19,10 @@ SMALL = {"goal.md": b"x", "plan.json": b"{}"}
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_commit_cut_at_every_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packed: bool) -> None:
     monkeypatch.setattr(branch, "STORING", ("core.fsync=all", f"fastimport.unpackLimit={0 if packed else 99}"))
+    begins = a_ledger(tmp_path)
+    begins.commit(an_entry({"goal.md": b"x"}))
     for allowed in range(200):
-        ledger = Ledger.create(tmp_path / str(allowed) / "runs")
-        ledger.commit(an_entry({"goal.md": b"x"}))
+        ledger = Ledger(shutil.copytree(begins.root, tmp_path / str(allowed) / "runs"))
         cut = cut_at(allowed, lambda ledger=ledger: ledger.commit(an_entry(SMALL)))  # type: ignore[misc]
         assert_sound(ledger.root)
         again = Ledger(ledger.root)

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -34,6 +35,17 @@ def a_large_ledger(tmp_path: Path, runs: int = 40) -> Ledger:
         files = {**a_run(), "goal.md": b"%d" % number, "run.json": SEEN_BY_GIT[number % 3]}
         ledger.commit(an_entry(files, run=f"2026-11-16/run-{number}", message=f"run {number}"))
     return ledger
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return a_large_ledger(tmp_path_factory.mktemp("made")).root
+
+
+@pytest.fixture
+def ledger(tmp_path: Path, made: Path) -> Ledger:
+    """A large ledger of the test's own."""
+    return Ledger(shutil.copytree(made, tmp_path / "runs", symlinks=True))
 
 
 def loose(ledger: Ledger) -> list[Path]:
@@ -73,8 +85,7 @@ def test_many_packs_are_a_reason_too(tmp_path: Path) -> None:
     assert not Maintenance(ledger.root).due()
 
 
-def test_what_was_loose_is_packed_and_the_graph_knows_paths(tmp_path: Path) -> None:
-    ledger = a_large_ledger(tmp_path)
+def test_what_was_loose_is_packed_and_the_graph_knows_paths(ledger: Ledger) -> None:
     before = len(loose(ledger))
     assert Maintenance(ledger.root).due()
     done = maintained(ledger)
@@ -88,8 +99,7 @@ def test_what_was_loose_is_packed_and_the_graph_knows_paths(tmp_path: Path) -> N
     assert_sound(ledger.root)
 
 
-def test_the_ledger_goes_on_where_everything_is_packed(tmp_path: Path) -> None:
-    ledger = a_large_ledger(tmp_path)
+def test_the_ledger_goes_on_where_everything_is_packed(ledger: Ledger) -> None:
     git(ledger.root, "pack-refs", "--all")
     maintained(ledger)
     assert not (ledger.root / ".git" / "refs" / "heads" / "main").exists()
@@ -103,8 +113,7 @@ def test_the_ledger_goes_on_where_everything_is_packed(tmp_path: Path) -> None:
     assert_sound(ledger.root)
 
 
-def test_what_nothing_refers_to_has_gits_two_weeks(tmp_path: Path) -> None:
-    ledger = a_large_ledger(tmp_path)
+def test_what_nothing_refers_to_has_gits_two_weeks(tmp_path: Path, ledger: Ledger) -> None:
     (tmp_path / "draft").write_text("a person's, staged and taken back", encoding="utf-8")
     sha = git(ledger.root, "hash-object", "-w", str(tmp_path / "draft"))
     maintained(ledger)
@@ -114,8 +123,7 @@ def test_what_nothing_refers_to_has_gits_two_weeks(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "lock", ["index.lock", "HEAD.lock", "packed-refs.lock", "refs/heads/main.lock", "rebase-merge"]
 )
-def test_while_a_persons_lock_stands_it_waits(tmp_path: Path, lock: str) -> None:
-    ledger = a_large_ledger(tmp_path)
+def test_while_a_persons_lock_stands_it_waits(ledger: Ledger, lock: str) -> None:
     before = len(loose(ledger))
     (ledger.root / ".git" / lock).mkdir() if lock == "rebase-merge" else (ledger.root / ".git" / lock).touch()
     words = (
@@ -126,8 +134,7 @@ def test_while_a_persons_lock_stands_it_waits(tmp_path: Path, lock: str) -> None
     assert len(loose(ledger)) == before
 
 
-def test_a_persons_own_gc_is_not_disturbed_and_a_dead_one_is_no_hindrance(tmp_path: Path) -> None:
-    ledger = a_large_ledger(tmp_path)
+def test_a_persons_own_gc_is_not_disturbed_and_a_dead_one_is_no_hindrance(ledger: Ledger) -> None:
     pid = ledger.root / ".git" / "gc.pid"
     for holder in (f"{os.getpid()} {os.uname().nodename}", "1 elsewhere"):
         pid.write_text(holder, encoding="ascii")
@@ -137,8 +144,7 @@ def test_a_persons_own_gc_is_not_disturbed_and_a_dead_one_is_no_hindrance(tmp_pa
     assert pid.exists()
 
 
-def test_many_packs_become_one(tmp_path: Path) -> None:
-    ledger = a_large_ledger(tmp_path)
+def test_many_packs_become_one(ledger: Ledger) -> None:
     git(ledger.root, "config", "gc.autoPackLimit", "2")
     for number in range(3):
         ledger.commit(an_entry({**a_run(), "goal.md": b"%d more" % number}))
@@ -151,8 +157,7 @@ def test_many_packs_become_one(tmp_path: Path) -> None:
     assert_sound(ledger.root)
 
 
-def test_what_git_says_is_passed_on(tmp_path: Path) -> None:
-    ledger = a_large_ledger(tmp_path)
+def test_what_git_says_is_passed_on(ledger: Ledger) -> None:
     lock = ledger.root / ".git" / "objects" / "info" / "commit-graph.lock"
     lock.touch()
     done = maintained(ledger)
@@ -203,9 +208,8 @@ for number in range(40):
 
 
 @pytest.mark.parametrize("hard", [False, True])
-def test_commits_that_go_on_meanwhile_are_all_there(tmp_path: Path, *, hard: bool) -> None:
+def test_commits_that_go_on_meanwhile_are_all_there(ledger: Ledger, *, hard: bool) -> None:
     """Two processes commit; git packs again and again, and in one case is stopped again and again."""
-    ledger = a_large_ledger(tmp_path)
     started = [subprocess.Popen([sys.executable, "-c", COMMITTER, ledger.root, who], cwd=HERE) for who in "ab"]
     times = 0
     while any(one.poll() is None for one in started):
@@ -228,8 +232,7 @@ def test_commits_that_go_on_meanwhile_are_all_there(tmp_path: Path, *, hard: boo
     assert_sound(ledger.root)
 
 
-def test_a_killed_git_loses_nothing_and_the_next_one_goes_on(tmp_path: Path) -> None:
-    ledger = a_large_ledger(tmp_path)
+def test_a_killed_git_loses_nothing_and_the_next_one_goes_on(ledger: Ledger) -> None:
     tip = git(ledger.root, "rev-parse", "main")
     for number in range(8):
         popen = Git(ledger.root, *maintenance.SETTINGS).start(*maintenance.PACK)
@@ -254,8 +257,7 @@ def upkeep_of(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> tuple[Upkeep, 
     return Upkeep(Maintenance(ledger.root), lambda event, words: told.append((event, words))), told
 
 
-def test_only_while_there_is_nothing_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ledger = a_large_ledger(tmp_path)
+def test_only_while_there_is_nothing_to_do(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     before = len(loose(ledger))
     upkeep, told = upkeep_of(ledger, monkeypatch)
     upkeep.tend(idle=False)
