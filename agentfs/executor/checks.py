@@ -224,7 +224,8 @@ def _quote(text: str) -> str:
 
 
 def _output(check: OutputCheck, context: StepContext, output: Any) -> str | None:
-    return mismatch(check.schema_, output, deadline=context.deadline, stop=context.stop)
+    wrong = mismatch(check.schema_, output, deadline=context.deadline, stop=context.stop)
+    return "there is no output" if wrong and output is None else wrong
 
 
 def _http(check: HttpCheck, context: StepContext) -> Failure | str | None:

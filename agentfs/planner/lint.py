@@ -114,6 +114,7 @@ def lint(
         _silent,
         _find_spelled_out,
         find_misplaced,
+        never_started,
         overwritten,
     ]
     found: list[LintFinding] = []
@@ -310,6 +311,23 @@ def _is_missing(path: str, step: Step, subject: Linted, makers: _Deeds) -> bool:
     if not subject.around.complete or inner in subject.around.files or inner.startswith("/"):
         return False
     return not subject.before(step.id) & makers.with_file(inner)
+
+
+def never_started(subject: Linted) -> Iterator[LintFinding]:
+    """Yield steps whose `when` looks at a file that cannot be there: surely a mistake where no other step is left."""
+    makers = _Deeds.of(subject, _files_made)
+    paths = {name: step.when.path for name, step in subject.graph.steps.items() if isinstance(step.when, FileCheck)}
+    never = [
+        name
+        for name in subject.new
+        if name in paths
+        and not find(paths[name])
+        and _is_missing(paths[name], subject.graph.steps[name], subject, makers)
+    ]
+    for name in never:
+        message = f"its `when` looks at {paths[name]!r}, which is not there before {name!r}: it would be skipped"
+        problem = Problem(message, "leave `when` out", subject.at(name, "/when"))
+        yield LintFinding(problem, hard=len(never) == len(subject.new))
 
 
 # ── two steps, one file ───────────────────────────────────────────────────────────────────────────────────

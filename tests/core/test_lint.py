@@ -261,6 +261,17 @@ def test_a_file_that_somebody_may_make(before: dict[str, Any]) -> None:
     assert found(before, read("r", "report.txt")) == []
 
 
+def test_a_condition_on_a_file_that_cannot_be_there() -> None:
+    """Where no step is left that would run it is wrong for certain; beside others it may be meant."""
+    when = {"kind": "file", "path": "flag.txt"}
+    message = "its `when` looks at 'flag.txt', which is not there before 'b': it would be skipped"
+    assert found(step("b", when=when)) == [(HARD, "/steps/0/when", message)]
+    assert found(step("a"), step("b", when=when)) == [(SOFT, "/steps/1/when", message)]
+    assert found(shell("a", "make"), step("b", when=when)) == []
+    assert found(step("b", when=when | {"path": "a.txt"})) == []
+    assert found(step("b", when=when), around=replace(AROUND, complete=False)) == []
+
+
 def test_a_file_may_be_there_where_not_all_are_known() -> None:
     assert found(read("r", "report.txt"), around=replace(AROUND, complete=False)) == []
     assert found(read("r", "/srv/shared/report.txt")) == []
