@@ -54,6 +54,8 @@ def mismatch(schema: Any, value: Any) -> str | None:
         return f"the schema cannot be used: {type(unexpected).__name__}: {_short(str(unexpected))}"
     if error is None:
         return None
+    if value is None:
+        return "there is no value"  # "None is not of type 'string'" would speak of Python
     where = "/".join(map(str, error.absolute_path))
     return f"{where + ': ' if where else ''}{_short(error.message)}"
 

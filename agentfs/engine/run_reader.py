@@ -339,7 +339,9 @@ class RunReader:
             talks=tuple(self._answer_talk(number, file.count) for file in files if file.kind == "question"),
             checks=self._record(path("checks"), GoalChecks, broken) if "checks" in kinds else None,
             again="again" in kinds,
-            words=self._reply(path("asked")) if "asked" in kinds else None,
+            words=self._read_reply(self.folder / path("asked"))
+            if "asked" in kinds
+            else None,  # it was complete when taken
         )
 
     def _attempts(self, before: Facts | None, broken: list[str]) -> dict[str, tuple[Attempt, ...]]:
@@ -455,8 +457,9 @@ class RunReader:
     def _reply(self, name: str) -> str | None:
         """Return a person's reply once it is complete; one that is no text is no answer."""
         path = self.folder / name
-        if signature(path) is None or not self._complete(path):
-            return None
+        return self._read_reply(path) if signature(path) is not None and self._complete(path) else None
+
+    def _read_reply(self, path: Path) -> str | None:
         try:
             return read_regular(path, MAX_REPLY).decode("utf-8-sig")
         except BlockingIOError:

@@ -224,8 +224,7 @@ def _quote(text: str) -> str:
 
 
 def _output(check: OutputCheck, context: StepContext, output: Any) -> str | None:
-    wrong = mismatch(check.schema_, output, deadline=context.deadline, stop=context.stop)
-    return "there is no output" if wrong and output is None else wrong
+    return mismatch(check.schema_, output, deadline=context.deadline, stop=context.stop)
 
 
 def _http(check: HttpCheck, context: StepContext) -> Failure | str | None:

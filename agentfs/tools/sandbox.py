@@ -356,7 +356,8 @@ def make_layout(argv: Sequence[str], confinement: Confinement) -> Layout:
         raise Unfenceable(why_missing("bwrap", "bubblewrap"))
     view = view_for(confinement)
     mounts: dict[str, Kind] = dict.fromkeys(filter(os.path.exists, (KEYS,)), "nothing")
-    mounts |= _private(int(time.monotonic() / TIMING.private_known))
+    private = _private(int(time.monotonic() / TIMING.private_known))
+    mounts |= {path: kind for path, kind in private.items() if os.path.lexists(path)}
     mounts |= {path: kind for path, kind, known in view.mounts if known is not None or kind not in _THEMSELVES}
     words = {**dict(_system(frozenset(mounts))), **_fixed_words(), **_python_links(mounts)}
     words |= {path: _mount(path, kind) for path, kind in mounts.items()}

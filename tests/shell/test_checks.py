@@ -128,10 +128,13 @@ def test_outputs(tmp_path: Path, schema: Any, output: Any, problem: str | None) 
     assert surprise(schema, output) == problem
 
 
-def test_no_output_is_said_to_be_none(tmp_path: Path) -> None:
+def test_a_missing_output_is_not_called_none(tmp_path: Path) -> None:
     work = a_context(tmp_path)
-    assert one(work, {"kind": "output", "schema": {"type": "string"}}, None) == (False, "there is no output")
-    assert one(work, {"kind": "output", "schema": {"type": "null"}}, None) == (True, "the output satisfies the schema")
+    assert one(work, {"kind": "output", "schema": {"type": "string"}}, None) == (False, "there is no value")
+    assert one(work, {"kind": "output", "schema": {"type": "null"}}, None) == (
+        True,
+        "the output satisfies the schema",
+    )
 
 
 def test_a_schema_fetches_nothing(tmp_path: Path) -> None:

@@ -302,6 +302,20 @@ def test_a_gate_fails_closed_whatever_else_is_said(place: Place) -> None:
     assert not (folder / "files" / "sent").exists()
 
 
+def test_the_words_that_a_call_has_taken_are_read_at_once(place: Place) -> None:
+    """To move replan.md makes it a new file again: to wait for its writer would be to pass over who asked."""
+    from agentfs.core.planner_calls import render_wish
+    from agentfs.core.tool_spec import Catalogue
+    from agentfs.engine.means import FileJudge
+    from agentfs.engine.run_reader import RunReader
+    from agentfs.tools.registry import specs
+
+    place.agentfs("run", place.runbook("### a\n```sh\necho a\n```\n"))
+    reader = RunReader(place.run_folder(), FileJudge(Catalogue(specs(), frozenset({"shell"}))), patient=True)
+    (place.run_folder() / "planning/2.asked.md").write_text(render_wish("more"))
+    assert [call.words for call in reader.read().calls] == [None, render_wish("more")]
+
+
 @needs_faketime
 def test_a_clock_set_back_by_a_day_changes_nothing(place: Place) -> None:
     book = "### a\n```sh\necho a\n```\n### b\n```sh\nsleep 0.2; echo b\n```\ntimeout: 30s\n### c\ngate\n```sh\necho c\n```\n"
