@@ -137,6 +137,7 @@ def _run(job: Job, server: ScriptedServer, root: Path) -> None:
         "AGENTFS_EXECUTOR_MAX_TURNS": str(job.size + 5),
         "AGENTFS_TOOLS_ALLOW": '["read_file", "write_file"]',
         "AGENTFS_LIMITS_PARALLEL": "1",
+        "AGENTFS_PROOF_ACCEPTANCE": "false",  # checks of the goal cost the same in both
         "XDG_STATE_HOME": str(root / "state"),
         "XDG_CACHE_HOME": str(root / "cache"),
     }

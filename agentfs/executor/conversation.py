@@ -193,6 +193,12 @@ UNCONFINED = (
 )
 
 
+def another_way(*, can_python: bool) -> str:
+    """Ask a small model, which repeats itself, for something else: it makes fewer mistakes in Python."""
+    example = ", for example with a ```python block" if can_python else ""
+    return f"What was run is wrong somewhere. Do it in another way{example}."
+
+
 def not_accepted(wrong: Iterable[str]) -> str:
     """Say that a claim does not hold: what kind of check failed and what it printed, never how to satisfy it."""
     listed = "\n".join(f"- {one}" for one in wrong)

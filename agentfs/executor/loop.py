@@ -47,7 +47,7 @@ from agentfs.executor.conversation import (
 from agentfs.executor.evidence import folder_of
 from agentfs.executor.task import Asked, Task, failure_of, no_model
 from agentfs.models.base import Model, ModelError, ModelSession, Reply, Request, ToolCall
-from agentfs.models.text_protocol import find_tool
+from agentfs.models.text_protocol import PYTHON, find_tool
 from agentfs.storage.files import temp_name
 from agentfs.tools.base import StepContext, Tool, ToolResult
 from agentfs.tools.registry import input_problems
@@ -118,7 +118,7 @@ class Loop:
         self._printed = ""  # what the last tool gave back that did not fail
         self._notes: list[str] = []  # for the end of this turn
         self._ran = False  # a tool was called
-        self._last_ok = False  # the latest one did not fail
+        self._next = conversation.NEXT_FAILED  # how a model without native calls is told to go on
         self._reply = Reply()
 
     # ── turns ───────────────────────────────────────────────────────────────────────────────────────────
@@ -191,7 +191,7 @@ class Loop:
         """Return what a model that has no `finish` to see is told after every result: how it goes on."""
         if not self._reply.spoken or not self._ran:
             return ()
-        return (conversation.NEXT if self._last_ok else conversation.NEXT_FAILED,)
+        return (self._next,)
 
     def _end_turn(self, *first: str) -> None:
         for note in (*first, *self._notes):
@@ -230,7 +230,7 @@ class Loop:
         self._planned = self._planned or (past.ok and writes_plan(past.tool or "", past.arguments))
         self._sent_back = self._sent_back or past.sent_back
         if past.tool in self._tools:
-            self._ran, self._last_ok = True, past.ok
+            self._ran, self._next = True, conversation.NEXT if past.ok else conversation.NEXT_FAILED
             self._acted, self._printed = (True, past.result) if past.ok else (self._acted, self._printed)
         count = self._repeats.count(past.tool or "", past.arguments, past.result)
         if count == WARN_AT:
@@ -288,7 +288,7 @@ class Loop:
     def _send_back(self, wrong: Sequence[str]) -> CallResult | ToolResult:
         """Send back a claim that the plan's checks do not bear out; one too many is drift."""
         self._refused += 1
-        self._last_ok = False  # what it claimed is not offered to it again
+        self._next = conversation.another_way(can_python=PYTHON in self._tools)  # what it claims is not offered again
         if self._refused > MOST_CLAIMS:
             return self._give_up(f"it claimed to be done against a failing check: {wrong[0]}")
         return CallResult(conversation.not_accepted(wrong), ok=False)

@@ -94,10 +94,10 @@ class Writer:
     def write_checks(self, given: Sequence[Any] = ()) -> Acceptance:
         """Return the goal's acceptance checks: those given, better ones, or a condition for a judge."""
         self._sort(given)
-        for _ in range(1 if given else 2):
+        for turn in range(1 if given else 2):
             if self.fails_now and not self.problems:
                 break
-            reply = self._ask()
+            reply = self._ask(self.problems if turn else ())  # what is wrong with checks says nothing of a program
             if (program := read_program(reply)) is None:
                 self._sort(read_checks(reply))
             else:
@@ -196,13 +196,13 @@ class Writer:
             if name not in known and name.rsplit("/", 1)[-1] not in known:
                 yield name
 
-    def _ask(self) -> str:
+    def _ask(self, problems: Sequence[str]) -> str:
         """Ask a model for checks, in a context of its own: the goal and the folder, and what was wrong before."""
         if self.model is None:
             return ""
         messages: tuple[JsonObject, ...] = (
             {"role": "system", "content": load_prompt("checks", self.workspace).text},
-            {"role": "user", "content": self._question()},
+            {"role": "user", "content": self._question(problems)},
         )
         request = Request(self.role, messages)
         try:
@@ -211,14 +211,16 @@ class Writer:
             return ""
         return reply.text or (reply.tool_calls[0].arguments if reply.tool_calls else "")
 
-    def _question(self) -> str:
+    def _question(self, problems: Sequence[str]) -> str:
         listing = "\n".join(self.listing) or "(empty)"
         parts = [f"# Working folder\n\n{fence_text(listing)}", f"The job: {self.goal}"]
-        if self.problems:
-            wrong = "\n".join(f"- {one}" for one in self.problems)
+        if problems:
+            wrong = "\n".join(f"- {one}" for one in problems)
             parts.append(f"This was tried before, and cannot be used:\n\n{wrong}")
-        how = ", with csv.DictReader for the .csv file" if ".csv" in self.goal else ""  # what comes last is heeded
-        return "\n\n".join([*parts, f"Write the Python program{how}."])
+        how = (
+            ", with csv.DictReader and csv.DictWriter for .csv files" if ".csv" in self.goal else ""
+        )  # the last is heeded
+        return "\n\n".join([*parts, f"Write the Python program{how}."])  # what comes last is heeded
 
 
 def file_names(text: str) -> list[str]:
@@ -239,7 +241,7 @@ paths = {{os.path.relpath(os.path.join(at, one), where) for where in (".", befor
 differs = lambda where: [one for one in sorted(paths) if read(one) != read(where + "/" + one)]
 said = json.dumps({{"files": {{one: read(one) for one in differs(before)}}, "printed": read(top + "/printed")}})
 if differs(again) or read(top + "/printed") != read(top + "/printed-again"):
-    said = "run twice it comes to two different results (the order of a set is left to chance)"
+    said = "run twice it comes to two different results: a set has no order, dict.fromkeys(lines) has"
 elif len(said) > {MOST_EXPECTED}:
     said = "it leaves too much to be compared"
 sys.stderr.write(said)

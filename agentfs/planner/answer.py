@@ -7,7 +7,7 @@ fence, prose around it. What the steps say is not judged here, only brought into
 import json
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -35,6 +35,7 @@ _OPENING = re.compile(r"[\[{]")
 _TYPES = frozenset(("array", "boolean", "integer", "null", "number", "object", "string"))
 _MOST_STEPS = 10_000
 _ITEM = re.compile(r"\{\{\s*(item|index)\b")
+_SHORT = re.compile(r"\{\{\s*([a-z0-9][a-z0-9-]{0,62})(?=\.(?:output|file)\b)")
 _PASSES = 4  # times that a text is gone through in search of them
 _TRIES = 200  # places at which a value in prose may begin
 _DECODER = json.JSONDecoder()
@@ -124,7 +125,21 @@ def _steps(given: Any, catalogue: Catalogue) -> list[Any]:
     if len(given) > _MOST_STEPS:
         fix = "plan in larger steps, or one part of the goal at a time"
         raise Rejected([Problem(f"a plan of {len(given)} steps: {_MOST_STEPS} are the most", fix, "/steps")])
-    return [_step(step, catalogue) if isinstance(step, dict) else step for step in given]
+    names = {step.get("id") for step in given if isinstance(step, dict)}
+    return [_step(_refer(step, names), catalogue) if isinstance(step, dict) else step for step in given]
+
+
+def _refer(value: Any, names: Collection[Any]) -> Any:
+    """Return a step, or what is in it, with references that say no more than the id of a step written in full."""
+    match value:
+        case dict():
+            return {name: _refer(one, names) for name, one in value.items()}
+        case list():
+            return [_refer(one, names) for one in value]
+        case str():
+            return _SHORT.sub(lambda found: f"{{{{steps.{found[1]}" if found[1] in names else found[0], value)
+        case _:
+            return value
 
 
 def _step(given: dict[str, Any], catalogue: Catalogue) -> dict[str, Any]:

@@ -70,7 +70,6 @@ def _acceptance(catalogue: Catalogue) -> Schema:
 def _step(catalogue: Catalogue) -> Schema:
     usable = sorted(catalogue.usable())
     tool: Schema = {"type": "string", "enum": usable}
-    names = _nullable_list({"type": "string", "enum": sorted(catalogue.for_loops())})
     fields: Schema = {
         "id": {"type": "string", "pattern": "^[a-z0-9][a-z0-9-]{0,62}$"},
         "description": _text("what the step does", _WORDS),
@@ -78,10 +77,7 @@ def _step(catalogue: Catalogue) -> Schema:
         "input": _input(catalogue, usable),
         "depends_on": _nullable_list({"type": "string", "maxLength": 63}),
         "success_condition": _text("what is true when it succeeded, so that it can be checked", _WORDS),
-        "checks": _nullable_list({"$ref": "#/$defs/check"}, most=10),
     }
-    if catalogue.model and catalogue.agent is None:
-        fields["tools"] = names
     return _closed_object(fields | {MORE: _seldom(catalogue)})
 
 
@@ -90,7 +86,11 @@ def _seldom(catalogue: Catalogue) -> Schema:
 
     A list may be empty. An object with a field for each would be filled in by a weak model, to the last of them.
     """
-    fields: Schema = {
+    fields: Schema = {}
+    if catalogue.model and catalogue.agent is None:
+        fields["tools"] = _list({"type": "string", "enum": sorted(catalogue.for_loops())})
+    fields |= {
+        "checks": _list({"$ref": "#/$defs/check"}, most=10),
         "why": _text("why it is in the plan", _WORDS),
         "each": {
             "type": "string",
@@ -256,13 +256,20 @@ def _open_form(value: Any, schema: Any, defs: Mapping[str, Any], depth: int) -> 
         return {
             name: _open_form(one, fields.get(name), defs, depth + 1)
             for name, one in value.items()
-            if one is not None or name in required or name not in fields or _takes(fields[name], "null", defs)
+            if name in required or name not in fields or not _means_absent(one, fields[name], defs)
         }
     if isinstance(value, list) and "items" in schema and depth <= _DEEPEST:
         return [_open_form(one, schema["items"], defs, depth + 1) for one in value]
     if isinstance(value, str) and not find(value) and not _takes(schema, "string", defs):
         return json_value(value)
     return value
+
+
+def _means_absent(value: Any, schema: Any, defs: Mapping[str, Any]) -> bool:
+    """Whether this is how a model leaves out a field that it need not set."""
+    if value == "":
+        return bool(_look_up(schema, defs).get("minLength"))
+    return value is None and not _takes(schema, "null", defs)
 
 
 def _takes(schema: Any, kind: str, defs: Mapping[str, Any]) -> bool:

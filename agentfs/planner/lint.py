@@ -86,6 +86,7 @@ def _join(sets: Iterable[int]) -> int:
 
 
 _PRINTS = re.compile(r"print|stdout|write|subprocess|system|popen|exec|run\(|main\(", re.IGNORECASE)
+_PRINTS_INTO = re.compile(r"\A[^;&\n>]*[^;&\n>0-9]>>?\s*([\w./-]+)\s*\Z")  # one pipeline, and all of it into a file
 _FINDS = frozenset(("read_file", "list_files", "search_files", "http_get", "web_search", "summarize", "ask"))
 
 
@@ -153,15 +154,23 @@ def _tools(subject: Linted) -> Iterator[LintFinding]:
 
 
 def _silent(subject: Linted) -> Iterator[LintFinding]:
-    """A Python step gives what it prints: one that is referred to has to."""
+    """A program's output is what it prints: a step that another refers to has to print something."""
     referred = {name for names in subject.graph.refers.values() for name in names}
     for name in subject.new:
         step = subject.graph.steps[name]
-        code = (step.input or {}).get("code")
-        if step.tool == "python" and name in referred and isinstance(code, str) and not _PRINTS.search(code):
+        code, command = ((step.input or {}).get(field) for field in ("code", "command"))
+        if name not in referred:
+            continue
+        if step.tool == "python" and isinstance(code, str) and not _PRINTS.search(code):
             message = f"the code of {name!r} prints nothing, so its output is empty, and another step uses it"
             finding = Problem(message, "print what is wanted: print(…)", subject.at(name, "/input/code"))
             yield LintFinding(finding, hard="import" not in code)
+        elif step.tool == "shell" and isinstance(command, str) and (into := _PRINTS_INTO.match(command)):
+            message = (
+                f"all that {name!r} prints goes into {into[1]}, so its output is empty, and another step uses it"
+            )
+            fix = f"use {into[1]} there, or leave that step out if the file is all that is wanted"
+            yield LintFinding(Problem(message, fix, subject.at(name, "/input/command")))
 
 
 def _find_spelled_out(subject: Linted) -> Iterator[LintFinding]:

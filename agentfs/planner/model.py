@@ -42,6 +42,8 @@ from agentfs.storage.plan_files import PastPlans
 from agentfs.storage.safe_open import read_text
 
 REPAIRS = 2
+AGAIN = "Send the whole answer again in the same form, with this put right. Nothing but the JSON object."
+ANOTHER_WAY = "Answer in another way, in the same form. Nothing but the JSON object."
 RECONSIDER = "impossible: your last answer only had to be corrected -> correct it, or quote what prevents it"
 MOST_PROBLEMS = 20  # listed in one turn
 _SHOWN_REPLY = 20_000  # characters of a reply that had to be put right
@@ -106,6 +108,7 @@ class _Conversation:
         around = self._open(context)
         good_enough: Evaluation | None = None
         doubted = False  # that the goal is impossible has been sent back, which happens once
+        before = ""
         for turn in range(REPAIRS + 1):
             try:
                 reply = self._ask(context)
@@ -120,7 +123,11 @@ class _Conversation:
                 return self._use(evaluation, context)
             doubted = doubted or gives_up
             good_enough = evaluation if evaluation.usable else good_enough
-            self.messages += [_shorten(reply), {"role": "user", "content": repair(evaluation, reply)}]
+            if reply_text(reply) == before:  # a small model repeats itself as long as it sees what it said
+                self.messages[2:] = [{"role": "user", "content": repair(evaluation, reply, ANOTHER_WAY)}]
+            else:
+                self.messages += [_shorten(reply), {"role": "user", "content": repair(evaluation, reply)}]
+            before = reply_text(reply)
         return self._use(good_enough, context) if good_enough else self._give_up(evaluation)
 
     def _check_stop(self) -> None:
@@ -218,7 +225,7 @@ def reply_text(reply: Reply) -> str:
     return reply.text
 
 
-def repair(evaluation: Evaluation, reply: Reply) -> str:
+def repair(evaluation: Evaluation, reply: Reply, demand: str = AGAIN) -> str:
     """Return the turn that says what has to be put right."""
     parts = []
     if reply.finish == "length":
@@ -230,8 +237,7 @@ def repair(evaluation: Evaluation, reply: Reply) -> str:
         parts.append(f"Your answer cannot be used yet:\n{_number(evaluation.hard)}")
     if evaluation.soft:
         parts.append(f"Look at this too, and change it unless it is meant:\n{_number(evaluation.soft)}")
-    parts.append("Send the whole answer again in the same form, with this put right. Nothing but the JSON object.")
-    return "\n\n".join(parts)
+    return "\n\n".join([*parts, demand])
 
 
 def _number(problems: Sequence[str]) -> str:

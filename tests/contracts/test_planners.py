@@ -32,7 +32,7 @@ from agentfs.models.base import (
 from agentfs.models.budget import Budget, usage_of
 from agentfs.planner import Planner
 from agentfs.planner.evaluation import UNSHOWN, Evaluation
-from agentfs.planner.model import RECONSIDER, ModelPlanner, repair
+from agentfs.planner.model import ANOTHER_WAY, RECONSIDER, ModelPlanner, repair
 from agentfs.prompts import load_prompt
 from agentfs.testing import Scripted
 from tests.builders import GOAL, a_call, a_plan, a_result, a_revision, a_step, facts, means
@@ -192,6 +192,16 @@ def test_what_is_wrong_is_told_and_put_right(tmp_path: Path) -> None:
         "Send the whole answer again in the same form, with this put right. Nothing but the JSON object."
     )
     assert it.model.requests[1].messages[2] == {"role": "assistant", "content": json.dumps(BAD)}
+
+
+def test_a_model_that_repeats_itself_is_asked_without_what_it_said(tmp_path: Path) -> None:
+    it = scene(tmp_path, BAD, BAD, GOOD)
+    assert it.answer().verdict == "plan"
+    first, _, third = (request.messages for request in it.model.requests)
+    assert third[:2] == first
+    assert [one["role"] for one in third[2:]] == ["user"]
+    assert "has no success_condition" in str(third[2]["content"])
+    assert str(third[2]["content"]).endswith(ANOTHER_WAY)
 
 
 def test_two_repairs_then_the_call_has_failed(tmp_path: Path) -> None:

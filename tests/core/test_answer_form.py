@@ -9,7 +9,7 @@ from jsonschema import Draft202012Validator
 
 from agentfs.core.tool_spec import Catalogue, ToolSpec
 from agentfs.planner.answer_form import answer_form, json_value, tool_input
-from tests.core.planning_samples import ADD, CATALOGUE, NO_MODEL
+from tests.core.planning_samples import ADD, CATALOGUE, NO_MODEL, TOOLS
 
 FORMS: list[Any] = [
     answer_form(catalogue, keep=keep, finished=finished)
@@ -58,7 +58,7 @@ def test_only_the_verdicts_that_are_allowed_are_there() -> None:
 def test_only_the_tools_that_may_be_used_are_there() -> None:
     few = Catalogue(CATALOGUE.tools, frozenset(("note", "http_get", "gone")), network=False, model=False)
     form: Any = answer_form(few, keep=False, finished=False)
-    step = form["$defs"]["step"]["properties"]
+    step, few_more = form["$defs"]["step"]["properties"], _more(form)
     assert step["tool"] == {"type": "string", "enum": ["note"]}
     assert step["input"]["anyOf"] == [
         {
@@ -69,10 +69,21 @@ def test_only_the_tools_that_may_be_used_are_there() -> None:
         },
         {"type": "null"},
     ]
-    assert "tools" not in step
-    with_model: Any = FORMS[0]["$defs"]["step"]["properties"]
-    assert None in with_model["tool"]["enum"]
-    assert "tools" in with_model
+    assert "tools" not in few_more
+    assert None in FORMS[0]["$defs"]["step"]["properties"]["tool"]["enum"]
+    assert "tools" in _more(FORMS[0])
+
+
+def _more(form: dict[str, Any]) -> set[str]:
+    """Return the fields of a step that are set only where they are needed."""
+    listed = form["$defs"]["step"]["properties"]["more"]["items"]["anyOf"]
+    return {name for one in listed for name in one["properties"]}
+
+
+def test_a_step_must_set_little() -> None:
+    fields = FORMS[0]["$defs"]["step"]["required"]
+    assert fields == ["id", "description", "tool", "input", "depends_on", "success_condition", "more"]
+    assert {"checks", "when", "gate"} < _more(FORMS[0])
 
 
 def test_the_kinds_of_checks_that_can_be_run_are_there() -> None:
@@ -172,6 +183,13 @@ def test_tools_that_take_the_same_share_a_branch_and_endless_references_end() ->
     branches = form["$defs"]["step"]["properties"]["input"]["anyOf"]
     assert [list(one.get("properties", {})) for one in branches] == [["x"], ["text"], []]
     assert tool_input({"x": "1"}, loop) == {"x": "1"}
+
+
+def test_an_empty_text_leaves_out_what_may_be_left_out_and_may_not_be_empty() -> None:
+    listing = TOOLS["list_files"]
+    assert tool_input({"path": "", "pattern": None}, listing) == {}
+    assert tool_input({"path": "", "content": ""}, TOOLS["write_file"]) == {"path": "", "content": ""}
+    assert tool_input({"a": 1, "b": 2, "unit": ""}, ADD) == {"a": 1, "b": 2, "unit": ""}
 
 
 def test_places_are_offered_where_there_are_any() -> None:

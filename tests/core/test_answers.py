@@ -71,6 +71,23 @@ def test_what_few_steps_need_is_laid_over_the_step(more: Any, fields: dict[str, 
 
 
 @pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("{{look.output}}", "{{steps.look.output}}"),
+        ("cat {{ look.file }} x", "cat {{steps.look.file }} x"),
+        ("{{look.output.0.name}}", "{{steps.look.output.0.name}}"),
+        ("{{steps.look.output}}", "{{steps.look.output}}"),
+        ("{{other.output}}", "{{other.output}}"),  # no step of that name
+        ("{{look}}", "{{look}}"),
+    ],
+)
+def test_a_reference_may_leave_out_that_it_is_a_step(written: str, meant: str) -> None:
+    steps = [{"id": "look", "tool": "note", "input": {"text": "a"}}, {"id": "say", "tool": "note"}]
+    steps[1]["input"] = {"text": written}
+    assert read_answer(json.dumps({"steps": steps}), CATALOGUE).steps[1]["input"] == {"text": meant}
+
+
+@pytest.mark.parametrize(
     ("text", "message", "fix"),
     [
         ("", "the reply is empty", FORMS),

@@ -353,6 +353,25 @@ def test_code_that_prints_nothing() -> None:
     assert found(step("p", tool="python", input={"code": "x = 1"}), step("n")) == []
 
 
+@pytest.mark.parametrize(
+    ("command", "is_found"),
+    [
+        ("sort a.txt > sorted.txt", True),
+        ("cat a.txt | sort >> sorted.txt", True),
+        ("sort a.txt > sorted.txt; cat sorted.txt", False),
+        ("sort a.txt > sorted.txt && echo sorted", False),
+        ("sort a.txt | tee sorted.txt", False),
+        ("make 2> log.txt", False),
+        ("make 2>&1", False),
+        ("sort a.txt", False),
+    ],
+)
+def test_a_command_that_prints_into_a_file(command: str, is_found: bool) -> None:
+    use = step("use", input={"text": "{{steps.p.output}}"})
+    expected = [(HARD, "/steps/0/input/command")] if is_found else []
+    assert [one[:2] for one in found(shell("p", command), use)] == expected
+
+
 def test_what_is_finished_is_not_looked_at() -> None:
     odd = [READ | {"success_condition": "done"}, write("a", "out.txt"), write("b", "out.txt", depends_on=[])]
     assert found(*odd, step("n"), finished=("read", "a", "b")) == []
