@@ -1,6 +1,7 @@
 """What the split saves: input tokens of planner and executor, against one loop that does the same job.
 
 python benchmarks/split_cost.py [--write]     # --write: the tables and the plot in docs/ are made anew
+python benchmarks/split_cost.py --smallest    # the jobs of five steps alone: does it run at all?
 
 Nothing is simulated but what the models say: `agentfs run` drives the real engine, planner and loop against a
 scripted server, and what is counted is what that server was sent, four characters a token. Both sides are shown the
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from bisect import bisect_left
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,9 +22,10 @@ from typing import Any
 from genai_prices import Usage, calc_price
 from measuring import verdict
 from plotting import plot
-from split_job import EXECUTOR, PLANNER, RECORDINGS, Body, Job
+from split_job import EXECUTOR, PLANNER, RECORDINGS, Body, Job, is_judge
 
 from agentfs.testing import ScriptedReply, ScriptedServer
+from agentfs.testing.replies import fails
 
 DOCS = Path(__file__).parents[1] / "docs"
 SIZES = (5, 10, 20, 40)
@@ -50,6 +53,7 @@ class Bill:
     """What one run sent and was told."""
 
     requests: int = 0
+    judging: int = 0  # tokens sent to have a step judged
     kept: int = 0  # what would have been sent if the loop never dropped an old output
     by_model: dict[str, Count] = field(default_factory=dict)
     _earlier: dict[str, list[str]] = field(default_factory=dict)
@@ -64,6 +68,7 @@ class Bill:
         text = _json([body.get("response_format"), body.get("tools"), body["messages"]])
         count = self.by_model.setdefault(body["model"], Count())
         self.requests += 1
+        self.judging += len(text) // 4 if is_judge(body) else 0
         self.kept += self._whole(body, len(text)) // 4
         count.sent += len(text) // 4
         count.cached += self._known(text, body["model"])
@@ -113,24 +118,35 @@ def bill_for(job: Job) -> Bill:
     """Run a job with the real command; return what it sent."""
     bill = Bill()
     exchanged: list[tuple[Body, ScriptedReply]] = []
+    unknown: list[Body] = []
 
     def answer(body: Body) -> ScriptedReply:
         reply = job.answer(body)
+        if reply is None:
+            unknown.append(body)
+            return fails(400, "the job has no answer to this request")
         exchanged.append((body, reply))
         return reply
 
     with ScriptedServer(answer) as server, tempfile.TemporaryDirectory(prefix="agentfs-bench-") as folder:
-        _run(job, server, Path(folder))
+        said = _run(job, server, Path(folder))
+    if unknown:
+        raise SystemExit(f"{job}: nobody knows what to answer to\n{json.dumps(unknown[0]['messages'], indent=1)}")
+    if said:
+        raise SystemExit(f"{job}: {said}")
     for body, reply in exchanged:
         bill.add(body, reply)
     return bill
 
 
-def _run(job: Job, server: ScriptedServer, root: Path) -> None:
+def _run(job: Job, server: ScriptedServer, root: Path) -> str:
+    """Run a job; return what went wrong, or nothing."""
+    work = root / "work"  # the state of a person lies beside it, and in no listing that a model sees
+    work.mkdir()
     goal = f"Look at the {job.size - 1} recordings and write to report.md what each of them shows.\n"
-    (root / "goal.md").write_text(goal, encoding="utf-8")
+    (work / "goal.md").write_text(goal, encoding="utf-8")
     for recording in RECORDINGS:
-        (root / recording.name).write_bytes(recording.read_bytes())
+        (work / recording.name).write_bytes(recording.read_bytes())
     settings = {
         "AGENTFS_PLANNER_BASE_URL": server.url,
         "AGENTFS_EXECUTOR_BASE_URL": server.url,
@@ -144,10 +160,9 @@ def _run(job: Job, server: ScriptedServer, root: Path) -> None:
     mode = "single" if job.kind == "single" else "split"
     command = [sys.executable, "-m", "agentfs", "run", "goal.md", "--mode", mode, "--workdir", "."]
     done = subprocess.run(
-        command, cwd=root, env={**os.environ, **settings}, capture_output=True, text=True, check=False
+        command, cwd=work, env={**os.environ, **settings}, capture_output=True, text=True, check=False
     )
-    if done.returncode:
-        raise SystemExit(f"{job}: exit {done.returncode}\n{done.stderr}")
+    return f"exit {done.returncode}\n{done.stderr}" if done.returncode else ""
 
 
 # ── telling ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -155,14 +170,15 @@ def _run(job: Job, server: ScriptedServer, root: Path) -> None:
 
 def tokens_table(bills: Bills) -> str:
     """Return the tokens as Markdown."""
-    lines = [
-        "| | steps | requests | input tokens | per step | had nothing been dropped | cached, at best | output |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
+    heads = ("", "steps", "requests", "input tokens", "to judges", "per step", "had nothing been dropped")
+    lines = [f"|{' | '.join((*heads, 'cached, at best', 'output'))} |", f"|{'---|' * 9}"]
     for (kind, size), bill in bills.items():
         count = bill.all
-        figures = f"{count.sent:,} | {count.sent // size:,} | {bill.kept:,} | {100 * count.cached // count.sent}%"
-        lines.append(f"| {KINDS[kind]} | {size} | {bill.requests} | {figures} | {count.said:,} |")
+        figures = (
+            *(f"{one:,}" for one in (bill.requests, count.sent, bill.judging, count.sent // size, bill.kept)),
+            f"{100 * count.cached // count.sent}%",
+        )
+        lines.append(f"| {KINDS[kind]} | {size} | {' | '.join(figures)} | {count.said:,} |")
     return "\n".join(lines) + "\n"
 
 
@@ -200,8 +216,18 @@ def write(shown: str, bills: Bills) -> None:
     (DOCS / "split-cost.svg").write_text(drawn, encoding="utf-8")
 
 
+def bills_for(sizes: tuple[int, ...]) -> Bills:
+    """Run the jobs of these sizes, as many at once as there are cores: what is counted does not depend on time."""
+    jobs = [(kind, size) for kind in KINDS for size in sizes]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return dict(zip(jobs, pool.map(lambda job: bill_for(Job(job[1], job[0])), jobs), strict=True))
+
+
 def main() -> int:
-    bills = {(kind, size): bill_for(Job(size, kind)) for kind in KINDS for size in SIZES}
+    if "--smallest" in sys.argv[1:]:
+        print(tokens_table(bills_for(SIZES[:1])))
+        return 0
+    bills = bills_for(SIZES)
     shown = f"{tokens_table(bills)}\n{money_table(bills)}"
     print(shown)
     if "--write" in sys.argv[1:]:
