@@ -11,7 +11,7 @@ from pathlib import Path
 FIGURES = (
     "chain.py", "parallel.py", "nothing_to_do.py", "fsyncs.py", "startup.py", "many_runs.py",
     "ledger_commit.py", "daemon_at_size.py", "drop_latency.py", "many_goals.py",
-    "items.py", "web.py", "places.py", "split_cost.py",
+    "items.py", "web.py", "places.py", "split_cost.py", "proof_cost.py",
 )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.contexts import confined
 from tests.workspaces import DEADLINE
 
 BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
@@ -32,3 +33,9 @@ def test_the_smallest_job_of_each_kind_runs_to_its_end_and_is_counted() -> None:
     }
     assert [kind for kind, (_, sent, _) in counted.items() if sent == "0"] == []
     assert [kind for kind, (_, _, judged) in counted.items() if judged != "0"] == ["split", "split, one replan"]
+
+
+@confined
+def test_what_proof_costs_is_counted() -> None:
+    counted = [[cell.partition(" ")[0] for cell in cells] for _, *cells in rows("proof_cost.py")]
+    assert counted == [["2", "3", "5"], ["1", "1", "2"]]  # requests
