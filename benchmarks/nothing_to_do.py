@@ -6,7 +6,6 @@ Deciding starts cold: every file is read, the state derived from nothing, the ne
 """
 
 import json
-import os
 import sys
 import time
 from datetime import datetime
@@ -43,14 +42,14 @@ def decided(root: Path, folder: Path) -> float:
     from agentfs.core.actions import EndRun
     from agentfs.core.decide import decide
     from agentfs.core.run_state import Means, derive
-    from agentfs.engine.means import reader_for
+    from agentfs.engine.run_reader import reader_for
     from agentfs.storage.workspace import load_settings
     from agentfs.tools.registry import specs
 
     settings = load_settings(root / "agentfs.toml", {})
     means = Means(repeatable={name: spec.repeatable for name, spec in specs().items()})
     began = time.perf_counter()
-    facts = reader_for(folder, settings, dict(os.environ), patient=False).read()
+    facts = reader_for(folder, settings, patient=False).read()
     actions = decide(derive(facts, means), 4)
     taken = time.perf_counter() - began
     if not (len(actions) == 1 and isinstance(actions[0], EndRun)):
