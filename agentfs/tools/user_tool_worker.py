@@ -223,13 +223,13 @@ def _error_text(error: BaseException, source: Answer) -> str:
 def serve(channel: socket.socket) -> None:
     """Answer every line, until the socket ends."""
     _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1)  # what a tool leaves behind becomes a child of ours, and is found
-    before = _surroundings()
     with channel.makefile("rwb") as lines:
         _send(lines, {"ready": True})
         for line in lines:
             request = json.loads(line)
             if request.get("traceparent"):
                 os.environ["TRACEPARENT"] = request["traceparent"]
+            before = _surroundings()  # with what is set here: only the tool's own changes count
             answer = describe_sources(request) if "sources" in request else call(request)
             _flush()
             _send(lines, answer | {"spent": _has_children() or _surroundings() != before})

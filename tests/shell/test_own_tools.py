@@ -386,6 +386,10 @@ def test_a_worker_is_used_again_unless_its_tool_left_something_behind(tmp_path: 
         for _ in range(2):
             assert call(made, "who", work).failure is None
         assert work.claims[0] == work.claims[1]
+        for number in range(2):  # every call of a run has one of its own
+            traced = replace(work, context=replace(work.context, traceparent=f"00-{number:032}-{number:016}-01"))
+            assert call(made, "who", traced).failure is None
+        assert work.claims[2:] == work.claims[:2]
         for left in ("thread", "child", "daemon", "folder", "variable", "mute"):
             before = call(made, "who", work, do=left)
             assert before.failure is None
