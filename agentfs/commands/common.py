@@ -14,8 +14,7 @@ from agentfs.commands import harmless
 from agentfs.core import paths
 from agentfs.core.markdown import lines_of
 from agentfs.core.problems import Problem, Rejected
-from agentfs.core.table import BOLD, paint
-from agentfs.core.text import columns, cut, cut_front, inert, json_text
+from agentfs.core.text import BOLD, RED, columns, cut, cut_front, inert, json_text, paint
 from agentfs.errors import BadFile, UserError
 from agentfs.storage.safe_open import MOST_SOURCE, read_regular
 from agentfs.storage.workspace import Workspace, find_workspace, is_trusted, trust, was_trusted
@@ -199,7 +198,6 @@ def init_workspace(root: Path, environment: Mapping[str, str]) -> tuple[Workspac
 # ── problems of a file ────────────────────────────────────────────────────────────────────────────────────
 
 
-_RED = 31
 _MOST_SHOWN = 20  # problems whose line is shown: what comes then is a long list anyway
 
 
@@ -224,7 +222,7 @@ def _mark(line: str, problem: Problem, width: int, *, colours: bool) -> list[str
     room = max(width - margin, 20)
     shown = cut_front(before, max(room // 2, room - columns(after)))
     text = shown + cut(after, room - columns(shown))
-    mark = paint("^", _RED, colours=colours)
+    mark = paint("^", RED, colours=colours)
     return [f"    {problem.line} | {text.rstrip()}", f"{'| ':>{margin}}{' ' * columns(shown)}{mark}"]
 
 
