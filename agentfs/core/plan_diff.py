@@ -106,14 +106,14 @@ def _step(step: dict[str, Any], *, colours: bool) -> Iterator[str]:
     sign, colour = SIGNS[step["kind"]]
     yield paint(f"{sign} {inert(step['step'])}", colour, colours=colours) + f"  {step['kind']}"
     if after := step["after"]:
-        was = "" if step["kind"] == "added" else f" (it came after {_list(after['old'])})"
-        yield f"    after {_list(after['new'])}{was}"
+        was = "" if step["kind"] == "added" else f" (it came after {list_steps(after['old'])})"
+        yield f"    after {list_steps(after['new'])}{was}"
     for change in step["fields"]:
         for line in _field(change, colours=colours, new=step["kind"] == "added"):
             yield f"    {line}"
 
 
-def _list(steps: list[str]) -> str:
+def list_steps(steps: Sequence[str]) -> str:
     return ", ".join(map(inert, steps)) or "nothing"
 
 

@@ -53,9 +53,14 @@ def first_line(text: str) -> str:
     return next((inert(line.strip()) for line in text.splitlines() if line.strip()), "")
 
 
+def flatten(text: str) -> str:
+    """Return a text with every run of white space made one blank."""
+    return _SPACES.sub(" ", text).strip()
+
+
 def one_line(text: str, most: int) -> str:
     """Return a text on one line, its spaces made one, at most so long."""
-    flat = _SPACES.sub(" ", text).strip()
+    flat = flatten(text)
     return flat if len(flat) <= most else f"{flat[: most - 1]}…"
 
 

@@ -16,6 +16,7 @@ from agentfs.core import paths
 from agentfs.core.mask import Mask
 from agentfs.core.proof import Changes, Gather, Piece, check_sha256
 from agentfs.core.records import CheckResult, Failure, JsonObject, JudgeCheck, ResolvedCheck, Result
+from agentfs.core.steps import failure_kind
 from agentfs.core.tool_spec import ToolSpec
 from agentfs.core.values import NotJson
 from agentfs.executor.attempt import Halt
@@ -407,7 +408,7 @@ class RecordedObserver(Observer):
             return next((one.checks for one in record.steps if one.step == step), None)
         if whose.endswith(paths.WHEN):
             result = recording.result(whose.removesuffix(paths.WHEN))
-            skipped = result is not None and (result.status == "skipped" or _kind(result) == "when")
+            skipped = result is not None and (result.status == "skipped" or failure_kind(result) == "when")
             return result.checks if result and skipped else None
         attempt = whose.removesuffix(paths.GATE_NEEDS).removesuffix(paths.NEEDS)
         result = recording.result(attempt)
@@ -472,10 +473,6 @@ class RecordedObserver(Observer):
 
     def _log(self, whose: str) -> Path:
         return self.playback.recording.folder / f"{whose}{LOG}"
-
-
-def _kind(result: Result) -> str | None:
-    return result.error.kind if result.error else None
 
 
 def _number(whose: str) -> int:
