@@ -21,7 +21,7 @@ from agentfs.core.tool_spec import ToolSpec
 from agentfs.core.values import NotJson
 from agentfs.executor.attempt import Halt
 from agentfs.executor.checks import run_checks
-from agentfs.executor.conversation import OUTPUT_LENGTH, PLAN, PLAN_NOTE, arguments_of
+from agentfs.executor.conversation import OUTPUT_LENGTH, PLAN, PLAN_NOTE
 from agentfs.executor.evidence import SPOILED, TAMPERED, changes_in
 from agentfs.executor.judging import EVIDENCE
 from agentfs.models.base import (
@@ -38,6 +38,7 @@ from agentfs.models.base import (
 )
 from agentfs.models.budget import Tokens
 from agentfs.models.capabilities import Capabilities, JsonMode, Payload, build_payload, tool_schema
+from agentfs.models.text_protocol import parse_object
 from agentfs.planner.acceptance import NOT_RUN
 from agentfs.replay.recording import LOG, TOOL_FAILED, Conversation, Departure, Entry, Recording, Try
 from agentfs.storage.clock import Clock
@@ -325,7 +326,7 @@ class RecordedTool:
 
 def _arguments(entry: Entry) -> JsonObject | None:
     try:
-        return arguments_of(str(entry.get("arguments") or ""))
+        return parse_object(str(entry.get("arguments") or ""))
     except NotJson:
         return None
 
