@@ -16,6 +16,7 @@ from agentfs.core.records import CommandCheck, FileCheck, OutputCheck, Plan, Ste
 from agentfs.core.references import find, in_step, is_whole, texts_of
 from agentfs.core.tool_spec import Catalogue
 from agentfs.planner.lint_texts import always_true, proves_nothing, wrong_references
+from agentfs.planner.prompt import Surroundings
 
 TEXT, NUMBER = "text", "a number"
 SHAPES: dict[str, Any] = {  # what the outputs of the tools are made of, where that is fixed
@@ -29,17 +30,6 @@ SHAPES: dict[str, Any] = {  # what the outputs of the tools are made of, where t
     "search_files": [{"path": TEXT, "line": NUMBER, "text": TEXT}],
     "web_search": [{"title": TEXT, "url": TEXT, "snippet": TEXT}],
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """The working folder as the planner was shown it."""
-
-    workdir: str = "/"  # its real path
-    readable: tuple[str, ...] = ()  # other folders that tools may read
-    files: frozenset[str] = frozenset()  # relative to it
-    folders: frozenset[str] = frozenset()
-    complete: bool = False  # there is nothing else
 
 
 @dataclass(frozen=True, slots=True)

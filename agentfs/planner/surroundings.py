@@ -11,8 +11,7 @@ from pathlib import Path
 
 from agentfs.core.paths import inside, spell_path
 from agentfs.core.records import Run
-from agentfs.planner.lint import Surroundings
-from agentfs.planner.prompt import Material
+from agentfs.planner.prompt import Material, Surroundings
 from agentfs.storage.installation import workspaces_above
 from agentfs.storage.safe_open import Refused, hold_folder, resolve_links_of_others
 from agentfs.tools.protected import ENV_FILES, WORKSPACE_PARTS

@@ -29,7 +29,7 @@ from agentfs.executor.conversation import Finish
 from agentfs.models.text_protocol import parse_object
 from agentfs.planner.answer import PlanContext
 from agentfs.planner.evaluation import evaluate_answer
-from agentfs.planner.lint import Surroundings
+from agentfs.planner.prompt import Surroundings
 from tests.builders import CATALOGUE
 
 LONGEST_S = 1.0
