@@ -21,7 +21,7 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 REPO = Path(__file__).resolve().parents[1]
-COLUMNS, ROWS = 96, 40
+COLUMNS, ROWS = 120, 40
 COMMANDS = ("agentfs run goal.md", "git -C runs log --format=%s")
 SECONDS = 120
 CELL, LINE, MARGIN = 8.4, 20, 20  # pixels; a cell is 0.6 of the font's size

@@ -141,10 +141,15 @@ def written_by_models(facts: Facts) -> frozenset[str]:
 
 def persons_checks(state: RunState) -> tuple[Check, ...]:
     """Return the checks that a person wrote: of the goal, and of its steps."""
-    written, planned = held_before(state.facts), planners_checks(state.facts)
-    of_goal = [check for check in acceptance_checks(state.facts) if check_sha256(check) not in written]
+    planned = planners_checks(state.facts)
     of_steps = [check for view in state.steps.values() for check in view.step.checks or ()]
-    return (*of_goal, *(check for check in of_steps if check_sha256(check) not in planned))
+    return (*persons_goal_checks(state.facts), *(check for check in of_steps if check_sha256(check) not in planned))
+
+
+def persons_goal_checks(facts: Facts) -> tuple[Check, ...]:
+    """Return the goal's checks that a person wrote."""
+    written = held_before(facts)
+    return tuple(check for check in acceptance_checks(facts) if check_sha256(check) not in written)
 
 
 def names_in(check: Check) -> Iterator[str]:

@@ -33,6 +33,7 @@ from agentfs.core.proof import (
     held_before,
     no_evidence,
     persons_checks,
+    persons_goal_checks,
     planners_checks,
 )
 from agentfs.core.records import CheckResult, Failure, JudgeCheck, Order, ResolvedCheck, Result, Run, Step
@@ -558,9 +559,15 @@ def _acceptance(driver: Driver) -> Acceptance | None:
 
 
 def proof_rules(order: Order, driver: Driver) -> ProofRules | None:
-    """Return what is looked at where a model has a part in an attempt; None: a tool does a person's own step."""
+    """Return what is looked at in an attempt; None: a tool does a person's own step, whose files count for nothing.
+
+    A person's own step may build what their checks run: of such steps only what the goal protects is kept.
+    """
     facts = driver.facts
-    if facts.run.proof is None or (order.tool is not None and facts.goal.has_steps):
+    if facts.run.proof is None:
+        return None
+    is_persons_own = order.tool is not None and facts.goal.has_steps
+    if is_persons_own and not (facts.goal.protect or persons_goal_checks(facts)):
         return None
     planned = planners_checks(facts) if order.tool is None else frozenset()
     view = driver.state.view(order.step)
@@ -575,7 +582,7 @@ def proof_rules(order: Order, driver: Driver) -> ProofRules | None:
         unseen=tuple(check for check in unproven if check not in seen),
         held=frozenset(digest for one in earlier if one.result for digest in one.result.held_before),
         protect=facts.goal.protect,
-        protected=protected_files(facts.goal.protect, persons, confine(driver, ()).workdir),
+        protected=protected_files(facts.goal.protect, () if is_persons_own else persons, confine(driver, ()).workdir),
         persons=persons,
         spoiled=tuple(spoiled_files(paths.conversation(order.step, order.attempt), driver)),
     )

@@ -167,7 +167,7 @@ class Writer:
         self.before.append(CheckBefore(sha256=digest, ok=found.ok, detail=found.detail))
         if found.ok:
             self.held[digest] = check, found
-            self.problems.append(f"{_show(check)}: it holds already, before any work, so it proves nothing")
+            self.problems.append(f"{_show(check)}: it proves nothing. Tried before any work: {found.detail}")
         else:
             self.fails_now.append(check)
 

@@ -82,11 +82,7 @@ def test_what_few_steps_need_is_laid_over_the_step(more: Any, fields: dict[str, 
     ],
 )
 def test_a_reference_may_leave_out_that_it_is_a_step(written: str, meant: str) -> None:
-    steps: list[dict[str, Any]] = [
-        {"id": "look", "tool": "note", "input": {"text": "a"}},
-        {"id": "say", "tool": "note"},
-    ]
-    steps[1]["input"] = {"text": written}
+    steps = [{"id": "look", "tool": "note"}, {"id": "say", "tool": "note", "input": {"text": written}}]
     assert read_answer(json.dumps({"steps": steps}), CATALOGUE).steps[1]["input"] == {"text": meant}
 
 

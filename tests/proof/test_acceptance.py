@@ -56,6 +56,7 @@ def test_a_check_that_proves_nothing_is_sent_back_and_marked(
     server.done()
     before = [(one["ok"], one["detail"]) for one in place.read("planning/1.result.json")["before"]]
     assert before[0] == (True, detail)
+    assert f"it proves nothing. Tried before any work: {detail}" in str(server.requests[1]["messages"])
     assert before[1][0] is False
     assert place.read("plan.json")["checks"] == checks(COMPARES)["checks"]
     proof = place.read("outcome.json")["proof"]
@@ -162,3 +163,37 @@ def test_a_claim_that_was_sent_back_says_that_no_file_changed(place: Place, serv
     server.done()
     log = (place.run_folder() / "steps/do.1.log.jsonl").read_text(encoding="utf-8")
     assert "no file has changed: what a command prints is not saved" in log
+
+
+RUNBOOK = """---
+workdir: shop
+checks: ["grep -q ann data.csv", ./built]
+{protect}
+---
+# Sell
+
+## Steps
+
+### build
+```sh
+printf '#!/bin/sh\\nexit 0\\n' > built && chmod +x built
+```
+
+### change
+```sh
+echo ann >> data.csv
+```
+"""
+
+
+def test_what_a_persons_own_steps_change_is_said_where_their_goals_checks_rest_on_it(place: Place) -> None:
+    goal = place.goal(RUNBOOK.format(protect=""))
+    assert "done, 2 of 2 steps (checked; changed by a step: data.csv)" in place.agentfs("run", goal).stderr
+    assert place.read("outcome.json")["proof"]["touched"] == ["data.csv"]
+
+
+def test_what_a_persons_goal_protects_is_kept_from_their_own_steps(place: Place) -> None:
+    goal = place.goal(RUNBOOK.format(protect='protect: ["*.csv"]'))
+    failed = place.agentfs("run", goal, code=1).stderr
+    assert "data.csv: Read-only file system" in failed
+    assert (place.root / "shop/data.csv").read_text(encoding="utf-8") == "cid\nann\n"

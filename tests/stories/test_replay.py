@@ -65,9 +65,8 @@ def edit_plan(place: Place, old: str, new: str) -> None:
 
 def replanned(place: Place, server: ScriptedServer) -> None:
     """Record a run with everything in it: a failure, another plan, a hand edit, a gate and its reply."""
-    server.plan(
-        {"steps": [shell("make", "echo made > made.txt; echo ok"), shell("read", "cat nothing.txt", max_attempts=2)]}
-    )
+    read = shell("read", "cat nothing.txt", depends_on=["make"], max_attempts=2)
+    server.plan({"steps": [shell("make", "echo made > made.txt; echo ok"), read]})
     server.fails(429, retry_after="0")
     sent = shell("send", "echo sent {{steps.look.output}}", depends_on=["look"], gate=True)
     server.plan({"steps": [shell("look", "cat made.txt", depends_on=["make"]), sent]})
