@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from agentfs.commands.init import init_workspace
+from agentfs.commands.common import init_workspace
 from agentfs.core.actions import Action, Wait
 from agentfs.core.run_state import RunState
 from agentfs.engine.driver import Driver

@@ -82,7 +82,7 @@ def _complain(error: Exception) -> None:
 # ── the streams ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-_COLOURS = re.compile(r"(\x1b\[(?:0|1|2|7|27|3[1-6])m)")  # ours: see core/table.py and core/plan_diff.py
+_COLOURS = re.compile(r"(\x1b\[(?:0|1|2|7|27|3[1-6])m)")  # ours: see core/text.py
 
 
 class CannotPrint(OSError):

@@ -9,10 +9,8 @@ from typing import Any
 from agentfs.commands import CannotPrint
 from agentfs.commands.common import colours, here, print_json, print_lines, say
 from agentfs.core import paths
-from agentfs.core.plan_diff import GREEN, RED
 from agentfs.core.records import Isolation, Outcome
-from agentfs.core.table import paint
-from agentfs.core.text import block, plural
+from agentfs.core.text import GREEN, RED, block, paint, plural
 from agentfs.engine.means import run_record
 from agentfs.errors import UserError
 from agentfs.ledger import LedgerError

@@ -4,20 +4,20 @@ import os
 import shutil
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, TextIO
 
 from agentfs.commands import harmless
+from agentfs.core import paths
 from agentfs.core.markdown import lines_of
 from agentfs.core.problems import Problem, Rejected
-from agentfs.core.table import BOLD, paint
-from agentfs.core.text import columns, cut, cut_front, inert, json_text
+from agentfs.core.text import BOLD, RED, columns, cut, cut_front, inert, json_text, paint
 from agentfs.errors import BadFile, UserError
 from agentfs.storage.safe_open import MOST_SOURCE, read_regular
-from agentfs.storage.workspace import Workspace, find_workspace, is_trusted, was_trusted
+from agentfs.storage.workspace import Workspace, find_workspace, is_trusted, trust, was_trusted
 from agentfs.ui import reading
 
 Listener = Callable[[str], object]
@@ -134,10 +134,70 @@ def _values_in(arguments: Namespace) -> dict[str, Any]:
     return document.value
 
 
+# ── a new workspace ───────────────────────────────────────────────────────────────────────────────────────
+
+
+_TEMPLATE = """\
+# Settings of this workspace. Every key has a default; this file may be empty. See docs/format.md.
+
+# approve = "plan"               # when a person must approve plans: never, plan, always
+# on_wait = 'notify-send "$AGENTFS_RUN waits" "$AGENTFS_WHY"'   # run once for each thing that waits for you
+
+[goals]
+workdirs = ["."]                 # folders, relative to the workspace, that a goal may work in
+
+[limits]
+# parallel = 4                   # attempts at once
+# attempts = 2                   # tries at one step
+
+[tools]
+# network = "agents"             # let coding agents use the network; true: tools too
+# read = ["/srv/templates"]      # more folders the tools may read
+# env = ["LANG"]                 # variables the tools may see
+"""
+
+
+def trust_warning(root: Path) -> str:
+    """Return a warning of what a folder already holds that could run once it is a trusted workspace."""
+    if is_trusted(root, environment()):
+        return ""
+    from agentfs.tools.registry import sources
+
+    tools = [source.shown for source in sources(root, installed=False)]
+    others = (paths.SETTINGS, "prompts", "runs", "goals")
+    names = [name for name in others if (root / name).is_file() or any((root / name).glob("*"))] + tools[:5]
+    return f"trusted from now on, since it was here already: {inert(', '.join(names))} (look at it)" if names else ""
+
+
+def init_workspace(root: Path, environment: Mapping[str, str]) -> tuple[Workspace, list[str]]:
+    """Make a workspace, or complete one, and trust it; return it with the names of what was made."""
+    from agentfs.core.json_schema import all_schemas
+    from agentfs.ledger import Ledger, LedgerError
+    from agentfs.storage.files import replace, write_new
+
+    made: list[str] = []
+    try:
+        for folder in (root, root / "goals", root / "schemas", root / "runs"):
+            if not folder.is_dir():
+                folder.mkdir(parents=True)
+                made += [f"{folder.relative_to(root)}/"] if folder != root else []
+        if not (root / paths.SETTINGS).exists():
+            write_new(root / paths.SETTINGS, _TEMPLATE.encode(), durable=False)  # through no link to nowhere
+            made.append(paths.SETTINGS)
+        for name, content in all_schemas().items():
+            replace(root / "schemas" / name, content)
+        Ledger.create(root / "runs").show_plans_by_meaning()
+    except LedgerError as error:
+        raise UserError(str(error)) from None
+    except OSError as error:
+        raise UserError(f"cannot make a workspace in {root}: {error.strerror} ({error.filename})") from None
+    trust(root, environment)
+    return Workspace(root), made
+
+
 # ── problems of a file ────────────────────────────────────────────────────────────────────────────────────
 
 
-_RED = 31
 _MOST_SHOWN = 20  # problems whose line is shown: what comes then is a long list anyway
 
 
@@ -162,7 +222,7 @@ def _mark(line: str, problem: Problem, width: int, *, colours: bool) -> list[str
     room = max(width - margin, 20)
     shown = cut_front(before, max(room // 2, room - columns(after)))
     text = shown + cut(after, room - columns(shown))
-    mark = paint("^", _RED, colours=colours)
+    mark = paint("^", RED, colours=colours)
     return [f"    {problem.line} | {text.rstrip()}", f"{'| ':>{margin}}{' ' * columns(shown)}{mark}"]
 
 

@@ -10,7 +10,6 @@ from agentfs.commands.common import colours, here, print_page, width
 from agentfs.core.costs import PARTS, Asked, Charge, Costs, as_page, charges_page, costs_of, goal_name
 from agentfs.core.paths import is_fork_source, run_id
 from agentfs.core.plan_diff import changed_lines
-from agentfs.core.table import mark_of_run, paint
 from agentfs.core.text import (
     columns,
     counts_words,
@@ -19,7 +18,9 @@ from agentfs.core.text import (
     duration,
     first_line,
     inert,
+    mark_of_run,
     pad,
+    paint,
     plural,
 )
 from agentfs.errors import UserError

@@ -12,8 +12,7 @@ from typing import Any
 from agentfs.commands.common import colours, here, print_lines, say, short_path, width
 from agentfs.commands.status import moment
 from agentfs.core import paths
-from agentfs.core.table import Cell, mark_of_run, table
-from agentfs.core.text import inert, json_text, plural, size
+from agentfs.core.text import Cell, inert, json_text, mark_of_run, plural, size, table
 from agentfs.daemon.schedules import why_needed
 from agentfs.errors import UserError
 from agentfs.ledger.forget import Forgetting, Forgotten, Kept, measure

@@ -29,8 +29,7 @@ from agentfs.core.documents import read_yaml
 from agentfs.core.goal_file import RUNBOOKS, ParsedGoal, parse_goal
 from agentfs.core.params import Parameter, as_json, example_arguments
 from agentfs.core.schedule import FIELDS, FOLDER, ScheduledRun
-from agentfs.core.table import Cell, table
-from agentfs.core.text import block, inert
+from agentfs.core.text import Cell, block, inert, table
 from agentfs.core.values import as_text
 from agentfs.daemon.schedules import RunsOfSchedules, due_now, fields_in, read_file, schedule_names
 from agentfs.engine.goal_source import goal_from, goal_in, with_used_goal

@@ -19,8 +19,7 @@ from agentfs.core.paths import run_id
 from agentfs.core.plan_diff import diff_lines, proposal_lines, stat_line
 from agentfs.core.records import Plan
 from agentfs.core.run_state import RunState
-from agentfs.core.table import Cell, table
-from agentfs.core.text import first_line, inert, log_line, most_of, state_and_why
+from agentfs.core.text import Cell, first_line, inert, log_line, most_of, state_and_why, table
 from agentfs.errors import UserError
 from agentfs.storage.timing import TIMING
 from agentfs.storage.workspace import Workspace

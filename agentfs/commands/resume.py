@@ -20,7 +20,6 @@ from agentfs.commands.editing import (
 )
 from agentfs.core import paths
 from agentfs.core.attention import reason
-from agentfs.core.config import allowed_tools
 from agentfs.core.continuation import Aside, find_unanswered, set_aside, still_ends, to_set_aside, with_plan
 from agentfs.core.goal_file import parse_goal
 from agentfs.core.hashing import sha256_bytes
@@ -29,7 +28,7 @@ from agentfs.core.problems import Rejected
 from agentfs.core.proof import acceptance_checks
 from agentfs.core.records import Limits, Plan, Run, Tools
 from agentfs.core.text import first_line, inert
-from agentfs.engine.means import allowing_own, catalogue_of
+from agentfs.engine.means import allowed_tools, allowing_own, catalogue_of
 from agentfs.errors import BadFile, UserError
 from agentfs.storage.files import read_whole
 from agentfs.storage.locks import is_watched

@@ -11,7 +11,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from agentfs.commands import CannotPrint
-from agentfs.commands.common import environment, here, must_be_trusted, say, start_folder, typed_values
+from agentfs.commands.common import (
+    environment,
+    here,
+    init_workspace,
+    must_be_trusted,
+    say,
+    start_folder,
+    trust_warning,
+    typed_values,
+)
 from agentfs.commands.resume import take_up_if_held, take_up_only, top_ups
 from agentfs.core import paths
 from agentfs.core.config import Settings
@@ -110,8 +119,6 @@ def _workspace_for(source: GoalSource, arguments: Namespace) -> Workspace:
     if found := find_workspace(start):
         return found
     _judge(source, arguments, start, default_settings(environment()), known_tools(start))
-    from agentfs.commands.init import init_workspace, trust_warning
-
     warning = trust_warning(start)
     workspace, _ = init_workspace(start, environment())
     say(f"no workspace here yet: made one in {start}")

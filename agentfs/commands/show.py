@@ -8,8 +8,8 @@ from typing import Any
 
 from agentfs.commands.common import colours, here, print_page, report_unreadable, width
 from agentfs.core.params import fill
-from agentfs.core.table import align_columns, mark_of, mark_of_run, paint, shown_state, wrong_first
 from agentfs.core.text import (
+    align_columns,
     block,
     cut,
     duration,
@@ -17,9 +17,14 @@ from agentfs.core.text import (
     inert,
     json_text,
     left_words,
+    mark_of,
+    mark_of_run,
     most_of,
+    paint,
     plural,
+    shown_run_state,
     state_and_why,
+    wrong_first,
 )
 from agentfs.core.values import as_text
 from agentfs.engine.status_page import log_tail
@@ -54,7 +59,7 @@ def _with_words(step: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
 
 def run_lines(page: dict[str, Any], width: int | None, *, colours: bool) -> list[str]:
     """Return a run's steps, failed ones first, each with its state and the beginning of its output."""
-    state = shown_state(page)
+    state = shown_run_state(page)
     why = state_and_why(state, first_line(page["why"])).removeprefix(state)
     lines = [f"{page['run']}: {paint(state, mark_of_run(page['state']).colour, colours=colours)}{why}"]
     if page.get("goal"):

@@ -12,8 +12,9 @@ from typing import Any
 
 from agentfs.commands.common import colours, here, print_json, print_lines, report_unreadable, width
 from agentfs.core import paths
-from agentfs.core.table import NOT_DRIVEN, Cell, mark_of, mark_of_run, shown_state, table, wrong_first
 from agentfs.core.text import (
+    NOT_DRIVEN,
+    Cell,
     ago,
     columns,
     counts_words,
@@ -21,9 +22,14 @@ from agentfs.core.text import (
     inert,
     json_line,
     left_words,
+    mark_of,
+    mark_of_run,
     plural,
+    shown_run_state,
     state_and_why,
+    table,
     wrap_line,
+    wrong_first,
 )
 from agentfs.errors import UserError
 from agentfs.storage.workspace import Workspace
@@ -247,7 +253,7 @@ def _run_row(run: dict[str, Any], now: datetime) -> list[Cell]:
     steps = run["steps"]
     return [
         ("  " * run.get("depth", 0) + run["run"], None),
-        (shown_state(run), mark_of_run("paused" if shown_state(run) == NOT_DRIVEN else run["state"]).colour),
+        (shown_run_state(run), mark_of_run("paused" if shown_run_state(run) == NOT_DRIVEN else run["state"]).colour),
         (f"{steps['done']}/{steps['total']}", None),
         (moment(run["at"], now), None),
         (first_line(run["why"]), None),
@@ -273,7 +279,7 @@ def run_lines(page: dict[str, Any], width: int | None, *, colours: bool) -> list
                 (f"{first_line(step['why'])}{left_words(step['left_in'])}", None),
             ]
         )
-    heading = f"{page['run']}: {state_and_why(shown_state(page), counts_words(page['steps']))}"
+    heading = f"{page['run']}: {state_and_why(shown_run_state(page), counts_words(page['steps']))}"
     room = None if width is None else width - 2
     lines = [heading, *(f"  {line}" for line in table(rows, room, colours=colours, wrap=True))]
     return lines if page["outcome"] is None and page["state"] != "running" else [*lines, first_line(page["why"])]

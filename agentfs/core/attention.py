@@ -12,8 +12,7 @@ from agentfs.core.outcome import left_steps
 from agentfs.core.planner_calls import question_of
 from agentfs.core.run_state import RunState
 from agentfs.core.steps import StepView
-from agentfs.core.table import WRONG, wrong_first
-from agentfs.core.text import plural
+from agentfs.core.text import ASKS, WRONG, plural, wrong_first
 
 About = Literal["draft", "gate", "answer", "cut", "ask"]
 RAISED_BY = {
@@ -298,6 +297,13 @@ def _telling(state: RunState) -> Action:
 
 OVER = frozenset(("done", "skipped"))
 PRESSING = WRONG | {"interrupted", "gated"}
+
+
+def shown_state(view: StepView, *, asks: bool) -> str:
+    """Return a step's state as people see it: an order is as good as begun, and who asks a person does not run."""
+    if view.status in ("ordered", "running"):
+        return ASKS if asks else "running"
+    return view.status
 
 
 def all_steps(state: RunState) -> list[StepView]:

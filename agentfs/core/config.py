@@ -177,11 +177,6 @@ class ToolSettings(Record):
     web_search: WebSearchSettings = Field(WebSearchSettings(), description="Where web_search asks")
 
 
-def allowed_tools(settings: ToolSettings, wanted: tuple[str, ...] | None) -> tuple[str, ...]:
-    """Return the tools that a run may use: those allowed, tightened to those its goal asks for."""
-    return tuple(tool for tool in settings.allow if wanted is None or tool in wanted)
-
-
 class TelemetrySettings(Record):
     """[telemetry]"""
 

@@ -15,12 +15,11 @@ from pydantic import JsonValue
 from agentfs.core import paths, schedule
 from agentfs.core.documents import Document, decode_text, read_json, read_yaml
 from agentfs.core.hashing import PLAN_SCHEMA, check_value, in_order, present_fields, spell_out
-from agentfs.core.json_text import Lines
 from agentfs.core.markdown import Block, Heading, blocks, lines_of
 from agentfs.core.near_misses import near_runbook
 from agentfs.core.params import Fits, Parameter, declaration_problems, fill, parameters_in, quick_fit
 from agentfs.core.plan_check import check_goal, check_plan
-from agentfs.core.problems import Locate, Places, Problem, Rejected, locate_below, refuse
+from agentfs.core.problems import Lines, Locate, Places, Problem, Rejected, locate_below, refuse
 from agentfs.core.records import Approve, Goal, Limits, Step
 from agentfs.core.references import Params, in_step, param_problems
 from agentfs.core.runbook import Fallback, PlacedStep, firsts, read_runbook

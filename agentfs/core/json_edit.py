@@ -12,10 +12,9 @@ from typing import NoReturn
 
 from pydantic import JsonValue
 
-from agentfs.core.documents import read_json
+from agentfs.core.documents import JsonText, Member, read_json
 from agentfs.core.hashing import OVERRIDES, canonical, field_names
-from agentfs.core.json_text import JsonText, Lines, Member
-from agentfs.core.problems import pointer_tokens, refuse
+from agentfs.core.problems import Lines, pointer_tokens, refuse
 from agentfs.core.records import Plan, Step
 
 _INDENT = re.compile(r"\n([ \t]+)")

@@ -13,11 +13,10 @@ from typing import Any
 
 from agentfs.core.config import McpServerSettings
 from agentfs.core.hashing import sha256_of
-from agentfs.core.json_text import too_deep
 from agentfs.core.problems import pointer_tokens
 from agentfs.core.text import one_line
 from agentfs.core.tool_spec import ToolSpec, tool_name
-from agentfs.core.values import value_inside
+from agentfs.core.values import too_deep, value_inside
 
 CONFIG, LOCK = ".mcp.json", "mcp.lock.json"
 FORMAT = "agentfs/mcp-lock-1"

@@ -274,6 +274,11 @@ def plain_name(text: str, length: int) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:length].strip("-")
 
 
+def spell_path(path: str) -> str:
+    """Return a path as a record can hold it: what is not UTF-8 in it is replaced."""
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
 def inside(path: str, folder: str) -> bool:
     """Return whether a real path is a folder, or lies in it."""
     return path == folder or path.startswith(folder.rstrip("/") + "/")

@@ -54,7 +54,7 @@ def surely_fits(plan: Plan, catalogue: Catalogue) -> bool:
 def _surely_runs(step: Step, usable: frozenset[str], catalogue: Catalogue) -> bool:
     if step.tool not in usable or any(isinstance(one, HttpCheck | JudgeCheck) for one in step.checks or ()):
         return False
-    return not step.needs and catalogue.tools[step.tool].surely_takes(step.input or {})
+    return not step.needs and step.place is None and catalogue.tools[step.tool].surely_takes(step.input or {})
 
 
 def check_goal(document: Document) -> Goal:

@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from agentfs.core.table import paint
 from agentfs.core.text import (
+    GREEN,
+    RED,
+    YELLOW,
     exact,
     first_line,
     in_ascii,
@@ -21,6 +23,7 @@ from agentfs.core.text import (
     json_text,
     look,
     look_alikes,
+    paint,
     plural,
     quote,
 )
@@ -29,7 +32,6 @@ if TYPE_CHECKING:
     from agentfs.core.facts import Proposal
     from agentfs.core.run_state import RunState
 
-GREEN, RED, YELLOW = 32, 31, 33
 SHORT = 60  # a value of one line up to this long is shown on the line of its field
 AROUND = 2  # lines around a change
 GAP = "…"  # lines that are the same in both
@@ -104,14 +106,14 @@ def _step(step: dict[str, Any], *, colours: bool) -> Iterator[str]:
     sign, colour = SIGNS[step["kind"]]
     yield paint(f"{sign} {inert(step['step'])}", colour, colours=colours) + f"  {step['kind']}"
     if after := step["after"]:
-        was = "" if step["kind"] == "added" else f" (it came after {_list(after['old'])})"
-        yield f"    after {_list(after['new'])}{was}"
+        was = "" if step["kind"] == "added" else f" (it came after {list_steps(after['old'])})"
+        yield f"    after {list_steps(after['new'])}{was}"
     for change in step["fields"]:
         for line in _field(change, colours=colours, new=step["kind"] == "added"):
             yield f"    {line}"
 
 
-def _list(steps: list[str]) -> str:
+def list_steps(steps: Sequence[str]) -> str:
     return ", ".join(map(inert, steps)) or "nothing"
 
 

@@ -2,6 +2,8 @@
 
 import difflib
 import json
+import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NoReturn
@@ -129,6 +131,23 @@ def shift_places(locate: Locate, lines: int, columns: int) -> Locate:
         return line + lines, column + columns
 
     return place
+
+
+class Lines:
+    """Offsets of a text as line and column, both from 1."""
+
+    def __init__(self, text: str, first_line: int = 1) -> None:
+        self._starts = [0, *(match.end() for match in re.finditer("\n", text))]
+        self._first = first_line
+        self._last = max(len(text.rstrip()) - 1, 0)
+
+    def at(self, offset: int) -> tuple[int, int]:
+        """Return where an offset is; a line break, or the end, counts as the last character before it."""
+        offset = min(offset, self._last)
+        line = bisect_right(self._starts, offset) - 1
+        if line + 1 < len(self._starts):
+            offset = min(offset, self._starts[line + 1] - 2)
+        return line + self._first, max(offset - self._starts[line], 0) + 1
 
 
 # ── in words ─────────────────────────────────────────────────────────────────────────────────────────────

@@ -188,7 +188,7 @@ def _tries(step: Step, key: str, attempts: tuple[Attempt, ...], around: Around) 
     mine = [a for a in attempts if a.result and a.result.key == key and _unspent(step, a, around)]
     return _Tries(
         tuple(a for a in mine if a.result and a.result.status == "failed"),
-        tuple(a for a in mine if a.result and a.result.status == "interrupted" and _kind(a.result) != LIMIT),
+        tuple(a for a in mine if a.result and a.result.status == "interrupted" and failure_kind(a.result) != LIMIT),
     )
 
 
@@ -428,7 +428,7 @@ def _view_failed(base: StepBase, key: str, resolved: Resolved) -> StepView:
     """A failed step is tried again until its attempts are used up; then the planner or a person decides."""
     tries, allowed = _tries(base.step, key, base.attempts, base.around), base.around.allowed(base.step)
     failed, used = tries.failed, tries.used
-    said_so = bool(failed) and failed[-1].result is not None and _kind(failed[-1].result) == "person"
+    said_so = bool(failed) and failed[-1].result is not None and failure_kind(failed[-1].result) == "person"
     if used < allowed and not said_so:
         which = f"attempt {used + 1} of {allowed}"
         if (due := _due(base, key)) is not None:
@@ -462,13 +462,14 @@ def at(stamp: str) -> str:
 
 def _failure_trigger(base: StepBase, used: int) -> Trigger:
     """A loop that went astray needs a plan; it is not a step of one that failed."""
-    kind = _kind(base.latest.result) if base.latest.result else None
+    kind = failure_kind(base.latest.result) if base.latest.result else None
     if kind == DRIFT or (kind == "check" and base.step.id == base.around.loop):
         return "drift"
     return "repeated_failure" if used >= 2 else "step_failed"
 
 
-def _kind(result: Result) -> str | None:
+def failure_kind(result: Result) -> str | None:
+    """Return the kind of failure that a result records; None if it is none."""
     return result.error.kind if result.error else None
 
 
@@ -488,7 +489,7 @@ def move_on_failure(base: StepBase) -> Move | None:
 
 
 def _view_interrupted(base: StepBase, key: str, resolved: Resolved, result: Result) -> StepView:
-    if _kind(result) == UNREACHABLE and result.key == key and result.error:
+    if failure_kind(result) == UNREACHABLE and result.key == key and result.error:
         return base.view("interrupted", reason(result.error.message), key=key, resolved=resolved, move="reach")
     unknown = result.key == UNKNOWN_KEY and result.started_at is not None
     if not unknown:

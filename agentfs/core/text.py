@@ -1,4 +1,4 @@
-"""Text for people: made inert, cut to a width, shown exactly; durations and moments. Quick to import.
+"""Text for people: made inert, cut to a width, in columns, shown exactly; how states look. Quick to import.
 
 Nothing a terminal would obey gets through. Where two texts are compared, what differs looks different: a line is
 shown as it is where that leaves no doubt, and else as JSON; lines that would look alike are shown in ASCII alone.
@@ -8,12 +8,17 @@ import json
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 ELLIPSIS = "…"
 NARROW = "\u0300"  # every character before this one takes one column
 ROWS = 4  # of a terminal that one line of a log may take
+GREEN, RED, YELLOW, CYAN = 32, 31, 33, 36  # colours, by their ANSI numbers
+BOLD, DIM = 1, 2  # in the place of a colour
 _KERNEL = ("driver", "pgid", "start_time", "boot_id")  # of a claim: for finding survivors, not for people
 _NOT_PLAIN = re.compile(r"[^ -~]")
 _SEQUENCE = re.compile(r"\x1b\[[0-9;:?]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")  # what a program asks of a terminal
@@ -48,9 +53,14 @@ def first_line(text: str) -> str:
     return next((inert(line.strip()) for line in text.splitlines() if line.strip()), "")
 
 
+def flatten(text: str) -> str:
+    """Return a text with every run of white space made one blank."""
+    return _SPACES.sub(" ", text).strip()
+
+
 def one_line(text: str, most: int) -> str:
     """Return a text on one line, its spaces made one, at most so long."""
-    flat = _SPACES.sub(" ", text).strip()
+    flat = flatten(text)
     return flat if len(flat) <= most else f"{flat[: most - 1]}…"
 
 
@@ -127,6 +137,83 @@ def wrap_line(text: str, width: int) -> list[str]:
 def pad(text: str, width: int) -> str:
     """Return a line filled up with blanks to a width."""
     return text + " " * (width - columns(text))
+
+
+def paint(text: str, colour: int | None, *, colours: bool) -> str:
+    """Return text in a colour, where colours are wanted."""
+    return f"\x1b[{colour}m{text}\x1b[0m" if colours and colour is not None else text
+
+
+# ── tables ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+GAP = 2
+LEAST = 8  # columns that the last one is worth having with
+Cell = tuple[str, int | None]  # text, colour
+
+
+def table(
+    rows: Sequence[Sequence[Cell]], width: int | None, *, colours: bool, widest: int = 40, wrap: bool = False
+) -> list[str]:
+    """Return lines that fit a width: the last column takes what is left, and a long cell is cut.
+
+    Where there is not enough room, columns are left out from the right; two stay, and the wider one is cut. `wrap`:
+    the last column goes on below instead. With no width every cell is whole.
+    """
+    if not rows:
+        return []
+    sizes = [max(columns(row[n][0]) for row in rows) for n in range(len(rows[0]))]
+    if width is not None:
+        sizes = _fit([min(widest, size) for size in sizes[:-1]], width)
+    wraps = wrap and width is not None and len(sizes) == len(rows[0])
+    lines = [part for row in rows for part in (_wrap(row, sizes[-1]) if wraps else [row])]
+    return [_row_line(row[: len(sizes)], sizes, colours=colours).rstrip() for row in lines]
+
+
+def _wrap(row: Sequence[Cell], size: int) -> list[Sequence[Cell]]:
+    """Return a row as several: what the last cell has no room for goes on below."""
+    text, colour = row[-1]
+    first, *more = wrap_line(text, size)
+    blank: list[Cell] = [("", None)] * (len(row) - 1)
+    return [[*row[:-1], (first, colour)], *([*blank, (line, colour)] for line in more)]
+
+
+def _fit(sizes: list[int], width: int) -> list[int]:
+    """Return how wide the columns are that fit, given those before the last."""
+    room = width - sum(sizes) - GAP * len(sizes)
+    if room >= LEAST:
+        return [*sizes, room]
+    while len(sizes) > 2 and sum(sizes) + GAP * (len(sizes) - 1) > width:
+        sizes = sizes[:-1]
+    over = sum(sizes) + GAP * (len(sizes) - 1) - width
+    return [max(1, size - over) if over > 0 and size == max(sizes) else size for size in sizes]
+
+
+def _row_line(row: Sequence[Cell], sizes: Sequence[int], *, colours: bool) -> str:
+    cells = []
+    for (text, colour), size in zip(row, sizes, strict=True):
+        shown = cut(text, size)
+        cells.append(paint(shown, colour, colours=colours) + " " * (size - columns(shown)))
+    return (" " * GAP).join(cells)
+
+
+def line_of(cells: Sequence[Cell], width: int, *, colours: bool) -> str:
+    """Return cells in a row, with no gaps but their own blanks; what goes beyond the width is cut."""
+    parts, room = [], width
+    for text, colour in cells:
+        shown = cut(text, room)
+        parts.append(paint(shown, colour, colours=colours and bool(shown.strip())))
+        room -= columns(shown)
+    return "".join(parts).rstrip()
+
+
+def align_columns(pairs: Sequence[tuple[str, str]], indent: int = 2) -> list[str]:
+    """Return `name  words` lines, the names in a column."""
+    widest = max((columns(name) for name, _ in pairs), default=0)
+    return [f"{' ' * indent}{pad(name, widest)}  {words}".rstrip() for name, words in pairs]
+
+
+# ── numbers and states in words ──────────────────────────────────────────────────────────────────────────
 
 
 def duration(seconds: float) -> str:
@@ -255,6 +342,73 @@ def look_alikes(lines: Iterable[str]) -> frozenset[str]:
     """Return the looks that several lines share which differ."""
     counts = Counter(map(look, set(lines)))
     return frozenset(seen for seen, count in counts.items() if count > 1)
+
+
+# ── how states look ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A sign for a state, one for terminals that know only ASCII, and a colour by its ANSI number."""
+
+    sign: str
+    plain: str
+    colour: int | None = None
+
+
+ASKS = "asks"  # of a step that runs, and waits for a person
+WRONG = frozenset(("failed", "blocked", "rejected"))
+
+MARKS: dict[str, Mark] = {
+    "waiting": Mark("·", "."),
+    "ready": Mark("○", "o"),
+    "gated": Mark("?", "?", YELLOW),
+    "ordered": Mark("▸", ">", CYAN),
+    "running": Mark("▸", ">", CYAN),
+    "done": Mark("✓", "+", GREEN),
+    "failed": Mark("✗", "x", RED),
+    "blocked": Mark("✗", "x", RED),
+    "interrupted": Mark("!", "!", YELLOW),
+    "rejected": Mark("✗", "x", RED),
+    "skipped": Mark("-", "-"),
+    "stale": Mark("○", "o"),
+    ASKS: Mark("?", "?", YELLOW),
+}
+RUN_MARKS: dict[str, Mark] = {
+    "planning": Mark("▸", ">", CYAN),
+    "draft": Mark("?", "?", YELLOW),
+    "running": Mark("▸", ">", CYAN),
+    "waiting": Mark("?", "?", YELLOW),
+    "paused": Mark("‖", "=", YELLOW),
+    "done": Mark("✓", "+", GREEN),
+    "failed": Mark("✗", "x", RED),
+    "cancelled": Mark("✗", "x", RED),
+}
+UNKNOWN = Mark("?", "?")
+
+
+def mark_of(state: str) -> Mark:
+    return MARKS.get(state, UNKNOWN)
+
+
+def mark_of_run(state: str) -> Mark:
+    return RUN_MARKS.get(state, UNKNOWN)
+
+
+def wrong_first(steps: Iterable[T], state: Callable[[T], str]) -> list[T]:
+    """Return steps as people are shown them: what went wrong first, the rest in its order."""
+    return sorted(steps, key=lambda step: state(step) not in WRONG)
+
+
+NOT_DRIVEN = "not driven"
+
+
+def shown_run_state(run: Mapping[str, Any]) -> str:
+    """Return the state of a run as people see it: what could go on is not running while nothing drives it."""
+    return NOT_DRIVEN if run["state"] in ("running", "planning") and not run["driven"] else str(run["state"])
+
+
+# ── answers and logs ─────────────────────────────────────────────────────────────────────────────────────
 
 
 def answer_text(answer: object, *, terminal: bool) -> str:

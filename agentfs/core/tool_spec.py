@@ -48,19 +48,18 @@ class ToolSpec:
     touches: str = ""  # what it may touch, where that is not what [tools] says
 
     def surely_takes(self, given: Mapping[str, Any]) -> bool:
-        """Whether an input is fine beyond doubt: texts in fields for any text, none missing. Needs no validator."""
-        if not self._is_plain or not self._texts.issuperset(given):
+        """Whether an input is fine beyond doubt: texts that their fields plainly allow, none missing.
+
+        Needs no validator, whose import alone takes longer than a small step.
+        """
+        fields: Mapping[str, Any] = self.input_schema.get("properties", {})
+        if not self._is_plain or not self._required <= given.keys() or not given.keys() <= fields.keys():
             return False
-        return all(type(text) is str for text in given.values()) and self._required <= given.keys()
+        return all(type(text) is str and _plainly_allows(fields[name], text) for name, text in given.items())
 
     @cached_property
     def _is_plain(self) -> bool:
         return self.input_schema.get("type") == "object" and self.input_schema.keys() <= _PLAIN_OBJECT
-
-    @cached_property
-    def _texts(self) -> frozenset[str]:
-        fields: Mapping[str, Any] = self.input_schema.get("properties", {})
-        return frozenset(name for name, field in fields.items() if _is_any_text(field))
 
     @cached_property
     def _required(self) -> frozenset[str]:
@@ -68,11 +67,16 @@ class ToolSpec:
 
 
 _PLAIN_OBJECT = frozenset(("type", "properties", "required", "additionalProperties"))
-_PLAIN_TEXT = frozenset(("type", "description"))
+_PLAIN_TEXT = frozenset(("type", "description", "minLength", "maxLength"))
+_PLAIN_CHOICE = frozenset(("enum", "description"))
 
 
-def _is_any_text(field: Mapping[str, Any]) -> bool:
-    return field.get("type") == "string" and field.keys() <= _PLAIN_TEXT
+def _plainly_allows(field: Mapping[str, Any], text: str) -> bool:
+    if field.keys() <= _PLAIN_CHOICE:
+        return text in field.get("enum", ())
+    if field.get("type") != "string" or not field.keys() <= _PLAIN_TEXT:
+        return False
+    return bool(field.get("minLength", 0) <= len(text) <= field.get("maxLength", len(text)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,13 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from math import isinf
+from typing import Any, NoReturn
 
 from pydantic import JsonValue
 
-from agentfs.core.json_text import plain_value
+MAX_DEPTH = 100
+MAX_DIGITS = 308  # more than any double holds, and than other readers of the file will keep
 
 
 class NotJson(Exception):
@@ -21,6 +23,56 @@ def json_value(text: str, *, raw_line_ends: bool = False) -> Any:
         return plain_value(text, strict=not raw_line_ends)
     except (ValueError, RecursionError) as error:
         raise NotJson(str(error)) from None
+
+
+def plain_value(text: str, *, strict: bool = True) -> Any:
+    """Return the value of a JSON text; raise ValueError, or RecursionError, if it is none or cannot be kept as it is.
+
+    Refused are a name that occurs twice, numbers that are none or too large, half of a surrogate pair, and depth.
+    `strict`: no line breaks inside quotes.
+    """
+    value = json.loads(
+        text, strict=strict, object_pairs_hook=_unique, parse_int=_int, parse_float=_float, parse_constant=_constant
+    )
+    if too_deep(value):
+        raise ValueError(f"nested more than {MAX_DEPTH} levels deep")
+    if "\\u" in text or not text.isascii():
+        json.dumps(value, ensure_ascii=False).encode("utf-8")  # fails for half of a surrogate pair
+    return value
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    table = dict(pairs)
+    if len(table) != len(pairs):
+        raise ValueError("a key occurs twice")
+    return table
+
+
+def _int(digits: str) -> int:
+    if len(digits.lstrip("-")) > MAX_DIGITS:
+        raise ValueError("a number is too large")
+    return int(digits)
+
+
+def _float(digits: str) -> float:
+    if isinf(number := float(digits)):
+        raise ValueError("a number is too large")
+    return number
+
+
+def _constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON value")
+
+
+def too_deep(value: Any, most: int = MAX_DEPTH) -> bool:
+    """Return whether a tree has more than so many levels of objects and lists; without recursion."""
+    level = [value]
+    for _ in range(most + 1):
+        containers = [one for one in level if isinstance(one, dict | list)]
+        if not containers:
+            return False
+        level = [inner for one in containers for inner in (one.values() if isinstance(one, dict) else one)]
+    return True
 
 
 # ── inside a value ────────────────────────────────────────────────────────────────────────────────────────

@@ -12,8 +12,8 @@ from typing import Any
 
 import yaml
 
-from agentfs.core.json_text import MAX_DEPTH, MAX_DIGITS, Lines
-from agentfs.core.problems import Place, Places, pointer_to, refuse
+from agentfs.core.problems import Lines, Place, Places, pointer_to, refuse
+from agentfs.core.values import MAX_DEPTH, MAX_DIGITS
 
 # The core schema of YAML 1.2.
 _NULL = re.compile(r"(?:null|Null|NULL|~|)\Z")

@@ -11,7 +11,7 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from agentfs.core import paths
-from agentfs.core.config import Settings, allowed_tools
+from agentfs.core.config import Settings
 from agentfs.core.goal_file import (
     APPROVE_ORDER,
     RUNBOOKS,
@@ -39,7 +39,7 @@ from agentfs.engine.goal_source import (
     with_used_goal,
 )
 from agentfs.engine.isolation import find_repository, isolated_workdir, isolation_record
-from agentfs.engine.means import commands_of, default_agent, named_agents
+from agentfs.engine.means import allowed_tools, commands_of, default_agent, named_agents
 from agentfs.errors import BadFile, NoModel, UserError
 from agentfs.executor.attempt import render
 from agentfs.ledger.git import LedgerError

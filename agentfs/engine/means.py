@@ -18,7 +18,7 @@ from typing import Any
 
 from agentfs.agents.presets import PRESETS
 from agentfs.core import paths
-from agentfs.core.config import ModelSettings, Settings
+from agentfs.core.config import ModelSettings, Settings, ToolSettings
 from agentfs.core.documents import read_json
 from agentfs.core.facts import Facts, GoalFile
 from agentfs.core.goal_file import ParsedGoal, parse_goal
@@ -110,6 +110,11 @@ def allowing_own(settings: Settings, known: Known) -> Settings:
         return settings
     tools = settings.tools.model_copy(update={"allow": (*settings.tools.allow, *known.own)})
     return settings.model_copy(update={"tools": tools})
+
+
+def allowed_tools(settings: ToolSettings, wanted: tuple[str, ...] | None) -> tuple[str, ...]:
+    """Return the tools that a run may use: those allowed, tightened to those its goal asks for."""
+    return tuple(tool for tool in settings.allow if wanted is None or tool in wanted)
 
 
 _USES: Mapping[str, Use] = {"read": "reads", "network": "apart", "none": "apart"}

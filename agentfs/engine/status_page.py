@@ -6,14 +6,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agentfs.core import paths
-from agentfs.core.attention import all_steps, choose_steps, phase, places_in_use, reason
+from agentfs.core.attention import all_steps, choose_steps, phase, places_in_use, reason, shown_state
 from agentfs.core.facts import gate_word
 from agentfs.core.outcome import left_steps, tally
 from agentfs.core.planner_calls import question_of
 from agentfs.core.run_state import RunState
 from agentfs.core.steps import StepView
-from agentfs.core.table import NOT_DRIVEN, WRONG, mark_of
-from agentfs.core.text import duration, first_line, in_markdown, inert, left_words, log_line, state_and_why
+from agentfs.core.text import (
+    NOT_DRIVEN,
+    WRONG,
+    duration,
+    first_line,
+    in_markdown,
+    inert,
+    left_words,
+    log_line,
+    mark_of,
+    state_and_why,
+)
 from agentfs.engine.report import what_to_do
 from agentfs.storage.files import replace
 from agentfs.storage.safe_open import reading
@@ -129,7 +139,7 @@ def _row(view: StepView, *, asks: bool) -> str:
     taken = duration(view.result.duration_s) if view.result and view.result.started_at else ""
     attempt, word = str(view.attempt) if view.attempt else "", shown_state(view, asks=asks)
     about = f"{view.step.description or '' if word == 'running' else first_line(view.why)}{left_words(view.left)}"
-    return f"| {sign_of(word)} | {view.id} | {word} | {attempt} | {taken} | {_cell(about)} |"
+    return f"| {mark_of(word).sign} | {view.id} | {word} | {attempt} | {taken} | {_cell(about)} |"
 
 
 def _cell(text: str) -> str:
@@ -139,7 +149,6 @@ def _cell(text: str) -> str:
 # ── the plan as a Mermaid flowchart ───────────────────────────────────────────────────────────────────────
 
 
-ASKS = "asks"
 MOST_STEPS = 60  # more cannot be looked at, and Mermaid draws no more than 500 arrows
 _STYLES = {
     "done": "fill:#d3f9d8,stroke:#2b8a3e,color:#111",
@@ -179,18 +188,7 @@ def picture(state: RunState) -> list[str]:
 
 def _label(view: StepView, asking: set[str]) -> str:
     word = shown_state(view, asks=view.id in asking)
-    return f"{sign_of(word)} {view.id}: {word}"
-
-
-def shown_state(view: StepView, *, asks: bool) -> str:
-    """Return a step's state as people see it: an order is as good as begun, and who asks a person does not run."""
-    if view.status in ("ordered", "running"):
-        return ASKS if asks else "running"
-    return view.status
-
-
-def sign_of(word: str) -> str:
-    return mark_of("gated" if word == ASKS else word).sign
+    return f"{mark_of(word).sign} {view.id}: {word}"
 
 
 def _styles(shown: list[StepView], asking: set[str], nodes: dict[str, str]) -> list[str]:

@@ -374,11 +374,6 @@ def _why(given: Any) -> str | None:
 _REMARKS = frozenset({"comment", "description", "explanation", "reason", "reasoning", "thought", "thoughts", "why"})
 
 
-def arguments_of(text: str) -> dict[str, Any]:
-    """Return the arguments of a call; raises NotJson."""
-    return parse_object(text)
-
-
 def fit_arguments(spec: ToolSpec, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return arguments as the tool takes them, as far as they plainly mean that.
 
@@ -428,7 +423,7 @@ def is_plan(given: Mapping[str, object]) -> bool:
 def writes_plan(tool: str, arguments: str) -> bool:
     """Whether a call writes the plan, whole."""
     try:
-        return tool == "write_file" and is_plan(arguments_of(arguments))
+        return tool == "write_file" and is_plan(parse_object(arguments))
     except NotJson:
         return False
 

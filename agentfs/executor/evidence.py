@@ -18,6 +18,7 @@ from typing import Any
 
 from agentfs.agents.running import runs_in, spoken_in
 from agentfs.core.excerpts import as_text, head_and_tail
+from agentfs.core.paths import spell_path
 from agentfs.core.proof import (
     KINDS_OF_CHANGE,
     Changes,
@@ -31,8 +32,8 @@ from agentfs.core.proof import (
     words_in,
 )
 from agentfs.core.records import Check, Failure
-from agentfs.core.text import one_line
-from agentfs.storage.files import read_lines
+from agentfs.core.text import flatten, one_line
+from agentfs.storage.files import list_entries, read_lines
 from agentfs.storage.safe_open import Refused, hold_folder
 from agentfs.tools.base import StepContext
 from agentfs.tools.files import read_allowed
@@ -57,13 +58,13 @@ def snapshot(folder: Path, without: Path | None = None) -> Snapshot:
     waiting = [""]
     while waiting and len(found) < MOST_ENTRIES:
         parent = waiting.pop()
-        for entry in _entries(folder / parent):
+        for entry in sorted(list_entries(folder / parent), key=lambda entry: entry.name):
             path = f"{parent}/{entry.name}" if parent else entry.name
             if entry.is_dir(follow_symlinks=False):
                 waiting += [] if entry.name in _LEFT_OUT or folder / path == without else [path]
             elif len(found) < MOST_ENTRIES:
                 seen = entry.stat(follow_symlinks=False)
-                found[_printable(path)] = (seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns)  # nobody sets the last
+                found[spell_path(path)] = (seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns)  # nobody sets the last
     return found
 
 
@@ -71,18 +72,6 @@ def folder_of(context: StepContext) -> Snapshot:
     """Return the working folder of an attempt as it is."""
     room = context.confinement
     return snapshot(room.workdir, without=room.workspace / "runs")
-
-
-def _entries(folder: Path) -> "list[os.DirEntry[str]]":
-    try:
-        with os.scandir(folder) as found:
-            return sorted(found, key=lambda entry: entry.name)
-    except OSError:
-        return []  # gone meanwhile, or not ours to read
-
-
-def _printable(path: str) -> str:
-    return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def hashes(files: Iterable[Path]) -> dict[str, str]:
@@ -180,14 +169,10 @@ def changes_piece(changes: Changes | None) -> Iterator[Piece]:
 
 def quoted_piece(quotes: Sequence[str], log: Path) -> Iterator[Piece]:
     """Yield what the doer quotes, as far as it is in the log of what the tools returned."""
-    seen = _flat("\n".join(str(entry.get("result")) for entry in _calls(log)))
-    true = [quote for quote in quotes if len(_flat(quote)) >= 3 and _flat(quote) in seen]
+    seen = flatten("\n".join(str(entry.get("result")) for entry in _calls(log)))
+    true = [quote for quote in quotes if len(flatten(quote)) >= 3 and flatten(quote) in seen]
     if true:
         yield Piece("What the doer points at in it", "\n".join(true))
-
-
-def _flat(text: str) -> str:
-    return re.sub(r"\s+", " ", text).strip()
 
 
 # ── what a person's checks rest on ────────────────────────────────────────────────────────────────────────

@@ -13,7 +13,7 @@ from typing import Any
 from agentfs.core.excerpts import fence_text, head_and_tail
 from agentfs.core.proof import Piece
 from agentfs.core.records import Failure, JsonObject
-from agentfs.core.text import one_line
+from agentfs.core.text import flatten, one_line
 from agentfs.core.values import NotJson, json_value
 from agentfs.executor.conversation import Message
 from agentfs.executor.evidence import OUTPUT_WORDS
@@ -133,8 +133,8 @@ def _quote_problem(quote: object, evidence: Sequence[Piece]) -> str | None:
     if not isinstance(quote, str) or not any(sign.isalnum() for sign in quote):
         return "You say that it is met, and quote nothing from the evidence."
     bodies = [_words(piece.body) for piece in evidence]
-    lines = [line for part in quote.splitlines() if _words(line := _flat(part))]
-    quotes = [_flat(quote)] if any(_words(quote) in body for body in bodies) else lines
+    lines = [line for part in quote.splitlines() if _words(line := flatten(part))]
+    quotes = [flatten(quote)] if any(_words(quote) in body for body in bodies) else lines
     if not all(any(_words(one) in body for body in bodies) for one in quotes):
         return "Your quote is not in the evidence."
     if all(len(one) < SHORTEST_QUOTE or _words(one) in _words(OUTPUT_WORDS) for one in quotes):
@@ -142,10 +142,6 @@ def _quote_problem(quote: object, evidence: Sequence[Piece]) -> str | None:
             f"Your quote is too short to show anything: quote at least {SHORTEST_QUOTE} characters of the evidence."
         )
     return None
-
-
-def _flat(text: str) -> str:
-    return re.sub(r"\s+", " ", text).strip()
 
 
 def _words(text: str) -> str:

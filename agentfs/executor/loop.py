@@ -33,7 +33,6 @@ from agentfs.executor.conversation import (
     WHOLE,
     Conversation,
     Finish,
-    arguments_of,
     at_plan,
     finish_arguments,
     fit_arguments,
@@ -47,7 +46,7 @@ from agentfs.executor.conversation import (
 from agentfs.executor.evidence import folder_of
 from agentfs.executor.task import Asked, Task, failure_of, no_model
 from agentfs.models.base import Model, ModelError, ModelSession, Reply, Request, ToolCall
-from agentfs.models.text_protocol import PYTHON, find_tool
+from agentfs.models.text_protocol import PYTHON, find_tool, parse_object
 from agentfs.storage.files import temp_name
 from agentfs.tools.base import StepContext, Tool, ToolResult
 from agentfs.tools.registry import input_problems
@@ -245,7 +244,7 @@ class Loop:
             return CallResult(refused, ok=False)
         spec, tool = self._specs[call.name], self._tools.get(call.name)
         try:
-            arguments = arguments_of(call.arguments)
+            arguments = parse_object(call.arguments)
         except NotJson as error:
             return CallResult(conversation.not_json(str(error)), ok=False)
         given = fit_arguments(spec, finish_arguments(arguments) if call.name == FINISH else arguments)

@@ -25,7 +25,7 @@ from agentfs.ledger.git import LedgerBusy, LedgerError
 from agentfs.ledger.ledger import Entry, Ledger, blob_sha
 from agentfs.ledger.worktrees import Worktree, WorktreeError, worktree_of
 from agentfs.storage.clock import Clock
-from agentfs.storage.files import read_whole
+from agentfs.storage.files import list_entries, read_whole
 from agentfs.storage.locks import locked
 from agentfs.storage.timing import TIMING
 
@@ -238,13 +238,13 @@ def _empty(folder: Path) -> None:
 
 def _empty_folder(folder: Path) -> bool:
     """Delete what can be deleted; return whether that was all."""
-    for entry in _entries(folder):
+    for entry in list_entries(folder):
         if entry.is_dir(follow_symlinks=False):
             shutil.rmtree(entry.path, ignore_errors=True)
         else:
             with suppress(OSError):
                 os.unlink(entry.path)
-    return not _entries(folder)
+    return not list_entries(folder)
 
 
 def _set_aside(aside: Path) -> Iterator[str]:
@@ -254,12 +254,4 @@ def _set_aside(aside: Path) -> Iterator[str]:
 
 
 def _folders(folder: Path) -> list[Path]:
-    return [Path(entry.path) for entry in _entries(folder) if entry.is_dir(follow_symlinks=False)]
-
-
-def _entries(folder: Path) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as entries:
-            return list(entries)
-    except OSError:
-        return []
+    return [Path(entry.path) for entry in list_entries(folder) if entry.is_dir(follow_symlinks=False)]

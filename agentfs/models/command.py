@@ -21,8 +21,8 @@ from dataclasses import replace
 from typing import IO, Any
 
 from agentfs.core.excerpts import with_output
-from agentfs.core.json_text import too_deep
 from agentfs.core.records import Failure, JsonObject
+from agentfs.core.values import too_deep
 from agentfs.models.base import Garbled, ModelError, ModelSession, Reply, Request, Unreachable
 from agentfs.models.budget import Price, unknown_price, usage_of
 from agentfs.models.capabilities import (

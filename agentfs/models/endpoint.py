@@ -14,9 +14,9 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from agentfs.core.config import ModelSettings, PlannerSettings
-from agentfs.core.json_text import MAX_DEPTH, too_deep
 from agentfs.core.problems import show_value
 from agentfs.core.records import Failure, JsonObject
+from agentfs.core.values import MAX_DEPTH, too_deep
 from agentfs.models.base import Garbled, ModelError, Refused, Reply, ToolCall, Unreachable
 from agentfs.models.budget import Tokens
 from agentfs.storage.timing import TIMING

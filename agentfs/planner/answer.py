@@ -125,11 +125,12 @@ def _steps(given: Any, catalogue: Catalogue) -> list[Any]:
     if len(given) > _MOST_STEPS:
         fix = "plan in larger steps, or one part of the goal at a time"
         raise Rejected([Problem(f"a plan of {len(given)} steps: {_MOST_STEPS} are the most", fix, "/steps")])
-    names = {step.get("id") for step in given if isinstance(step, dict)}
+    ids = (step.get("id") for step in given if isinstance(step, dict))
+    names = {one for one in ids if isinstance(one, str)}  # a model may write any value there
     return [_step(_refer(step, names), catalogue) if isinstance(step, dict) else step for step in given]
 
 
-def _refer(value: Any, names: Collection[Any]) -> Any:
+def _refer(value: Any, names: Collection[str]) -> Any:
     """Return a step, or what is in it, with references that say no more than the id of a step written in full."""
     match value:
         case dict():

@@ -26,7 +26,7 @@ from agentfs.planner.answer import (
     spell_out_steps,
 )
 from agentfs.planner.answer_form import LONGEST_STEP_S
-from agentfs.planner.lint import Surroundings, lint
+from agentfs.planner.prompt import Surroundings
 
 UNSHOWN = (
     "impossible: nothing shows what prevents it -> quote the words of the goal or of a result that say so, or "
@@ -97,6 +97,8 @@ def _evaluate_plan(
     *,
     lints: bool,
 ) -> Evaluation:
+    from agentfs.planner.lint import lint  # it compiles many patterns, and only what a model writes needs them
+
     listed = spell_out_steps(reply.steps, context, catalogue)
     plan = merge_steps(listed, context)
     trespasses = plan_problems(listed, plan, context, catalogue)

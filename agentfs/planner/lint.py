@@ -9,12 +9,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from agentfs.core.paths import inside
 from agentfs.core.plan_graph import PlanGraph
 from agentfs.core.problems import Problem
 from agentfs.core.records import CommandCheck, FileCheck, OutputCheck, Plan, Step
 from agentfs.core.references import find, in_step, is_whole, texts_of
 from agentfs.core.tool_spec import Catalogue
 from agentfs.planner.lint_texts import always_true, proves_nothing, wrong_references
+from agentfs.planner.prompt import Surroundings
 
 TEXT, NUMBER = "text", "a number"
 SHAPES: dict[str, Any] = {  # what the outputs of the tools are made of, where that is fixed
@@ -28,17 +30,6 @@ SHAPES: dict[str, Any] = {  # what the outputs of the tools are made of, where t
     "search_files": [{"path": TEXT, "line": NUMBER, "text": TEXT}],
     "web_search": [{"title": TEXT, "url": TEXT, "snippet": TEXT}],
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """The working folder as the planner was shown it."""
-
-    workdir: str = "/"  # its real path
-    readable: tuple[str, ...] = ()  # other folders that tools may read
-    files: frozenset[str] = frozenset()  # relative to it
-    folders: frozenset[str] = frozenset()
-    complete: bool = False  # there is nothing else
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +239,7 @@ def _why_misplaced(path: str, what: str, around: Surroundings) -> tuple[str, str
     if path.startswith("~"):
         return f"{path!r}: ~ means nothing here", fix
     allowed = (around.workdir, *(around.readable if what in _READS else ()))
-    if not any(_lies_in(_absolute(path, around), folder) for folder in allowed):
+    if not any(inside(_absolute(path, around), folder) for folder in allowed):
         return f"{path!r} lies outside the working folder", fix
     inner = _normal(path, around)
     is_folder = path.endswith("/") or inner == "" or inner in around.folders
@@ -257,10 +248,6 @@ def _why_misplaced(path: str, what: str, around: Surroundings) -> tuple[str, str
     if what == "list_files" and inner in around.files:
         return f"{path!r} is a file, and list_files takes a folder", "name its folder, or use read_file"
     return None
-
-
-def _lies_in(path: str, folder: str) -> bool:
-    return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
 def _absolute(path: str, around: Surroundings) -> str:
@@ -277,7 +264,7 @@ def _absolute(path: str, around: Surroundings) -> str:
 def _normal(path: str, around: Surroundings) -> str:
     """Return a path in one spelling: relative to the working folder if it lies there."""
     whole = _absolute(path, around)
-    return whole.removeprefix(around.workdir.rstrip("/")).lstrip("/") if _lies_in(whole, around.workdir) else whole
+    return whole.removeprefix(around.workdir.rstrip("/")).lstrip("/") if inside(whole, around.workdir) else whole
 
 
 @dataclass(frozen=True, slots=True)

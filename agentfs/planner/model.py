@@ -33,8 +33,7 @@ from agentfs.planner.acceptance import Acceptance, Look, Writer, late_checks
 from agentfs.planner.answer import PlanContext, plan_context
 from agentfs.planner.answer_form import NAME, answer_form
 from agentfs.planner.evaluation import Evaluation, evaluate_answer
-from agentfs.planner.lint import Surroundings
-from agentfs.planner.prompt import briefing, cut
+from agentfs.planner.prompt import Surroundings, briefing, cut
 from agentfs.planner.surroundings import LookAround, look_around
 from agentfs.prompts import Prompt
 from agentfs.storage.files import read_whole

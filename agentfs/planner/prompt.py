@@ -70,6 +70,17 @@ class Material:
     kept: str | None = None  # context and instructions as they were at the first call, in sections
 
 
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """The working folder as the planner was shown it."""
+
+    workdir: str = "/"  # its real path
+    readable: tuple[str, ...] = ()  # other folders that tools may read
+    files: frozenset[str] = frozenset()  # relative to it
+    folders: frozenset[str] = frozenset()
+    complete: bool = False  # there is nothing else
+
+
 def briefing(
     call: Call, state: RunState, context: PlanContext, material: Material, catalogue: Catalogue, hand_edits: HandEdits
 ) -> str:

@@ -15,8 +15,8 @@ from agentfs.models.base import ModelSession
 from agentfs.planner.acceptance import Look
 from agentfs.planner.answer import plan_context
 from agentfs.planner.evaluation import Evaluation, evaluate_answer
-from agentfs.planner.lint import Surroundings
 from agentfs.planner.model import present_plan, revision_plan
+from agentfs.planner.prompt import Surroundings
 from agentfs.storage.safe_open import read_text
 
 

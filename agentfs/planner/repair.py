@@ -21,8 +21,8 @@ from agentfs.planner.acceptance import Look
 from agentfs.planner.answer import PlanContext, plan_context
 from agentfs.planner.answer_form import input_form, tool_input
 from agentfs.planner.evaluation import evaluate_answer
-from agentfs.planner.lint import Surroundings
 from agentfs.planner.model import failed_call, present_plan, reply_text
+from agentfs.planner.prompt import Surroundings
 from agentfs.prompts import load_prompt
 
 _SHOWN = 4_000  # characters of an error

@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentfs.core.paths import inside
+from agentfs.core.paths import inside, spell_path
 from agentfs.core.records import Run
-from agentfs.planner.lint import Surroundings
-from agentfs.planner.prompt import Material
+from agentfs.planner.prompt import Material, Surroundings
 from agentfs.storage.installation import workspaces_above
 from agentfs.storage.safe_open import Refused, hold_folder, resolve_links_of_others
 from agentfs.tools.protected import ENV_FILES, WORKSPACE_PARTS
@@ -226,8 +225,7 @@ def _entries(folder: str) -> Iterator["os.DirEntry[str]"]:
 
 
 def _printable(path: str) -> str:
-    text = path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-    return "".join(character if character.isprintable() else "�" for character in text)
+    return "".join(character if character.isprintable() else "�" for character in spell_path(path))
 
 
 def _context(item: str, rule: ContextRule) -> tuple[str, str]:

@@ -16,11 +16,12 @@ from agentfs.core import paths
 from agentfs.core.mask import Mask
 from agentfs.core.proof import Changes, Gather, Piece, check_sha256
 from agentfs.core.records import CheckResult, Failure, JsonObject, JudgeCheck, ResolvedCheck, Result
+from agentfs.core.steps import failure_kind
 from agentfs.core.tool_spec import ToolSpec
 from agentfs.core.values import NotJson
 from agentfs.executor.attempt import Halt
 from agentfs.executor.checks import run_checks
-from agentfs.executor.conversation import OUTPUT_LENGTH, PLAN, PLAN_NOTE, arguments_of
+from agentfs.executor.conversation import OUTPUT_LENGTH, PLAN, PLAN_NOTE
 from agentfs.executor.evidence import SPOILED, TAMPERED, changes_in
 from agentfs.executor.judging import EVIDENCE
 from agentfs.models.base import (
@@ -37,6 +38,7 @@ from agentfs.models.base import (
 )
 from agentfs.models.budget import Tokens
 from agentfs.models.capabilities import Capabilities, JsonMode, Payload, build_payload, tool_schema
+from agentfs.models.text_protocol import parse_object
 from agentfs.planner.acceptance import NOT_RUN
 from agentfs.replay.recording import LOG, TOOL_FAILED, Conversation, Departure, Entry, Recording, Try
 from agentfs.storage.clock import Clock
@@ -324,7 +326,7 @@ class RecordedTool:
 
 def _arguments(entry: Entry) -> JsonObject | None:
     try:
-        return arguments_of(str(entry.get("arguments") or ""))
+        return parse_object(str(entry.get("arguments") or ""))
     except NotJson:
         return None
 
@@ -407,7 +409,7 @@ class RecordedObserver(Observer):
             return next((one.checks for one in record.steps if one.step == step), None)
         if whose.endswith(paths.WHEN):
             result = recording.result(whose.removesuffix(paths.WHEN))
-            skipped = result is not None and (result.status == "skipped" or _kind(result) == "when")
+            skipped = result is not None and (result.status == "skipped" or failure_kind(result) == "when")
             return result.checks if result and skipped else None
         attempt = whose.removesuffix(paths.GATE_NEEDS).removesuffix(paths.NEEDS)
         result = recording.result(attempt)
@@ -472,10 +474,6 @@ class RecordedObserver(Observer):
 
     def _log(self, whose: str) -> Path:
         return self.playback.recording.folder / f"{whose}{LOG}"
-
-
-def _kind(result: Result) -> str | None:
-    return result.error.kind if result.error else None
 
 
 def _number(whose: str) -> int:

@@ -27,10 +27,9 @@ from agentfs.executor.attempt_log import BEGUN, AlreadyClaimed, AttemptLog, chil
 from agentfs.models.base import Model
 from agentfs.places.relay import Places
 from agentfs.planner import Planner
-from agentfs.planner.lint import Surroundings
 from agentfs.planner.model import ModelPlanner
 from agentfs.planner.one_step import OneStep
-from agentfs.planner.prompt import Material
+from agentfs.planner.prompt import Material, Surroundings
 from agentfs.prompts import load_prompt
 from agentfs.replay.playback import Killed, Playback, RecordedModel, RecordedObserver, RecordedTool
 from agentfs.replay.recording import Recording, Try

@@ -58,6 +58,15 @@ def listing(folder: Path | str) -> list[str]:
         return []
 
 
+def list_entries(folder: Path | str) -> list[os.DirEntry[str]]:
+    """Return what a folder holds; nothing if it is gone, or not ours to read."""
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except OSError:
+        return []
+
+
 def signature(path: Path | str, *, regular: bool = True) -> Signature | None:
     """Return what changes when a file changes, or another takes its name; None if there is no such file."""
     try:

@@ -123,18 +123,17 @@ def _with_variables(value: dict[str, Any], environment: Mapping[str, str]) -> di
     """Return the settings with AGENTFS_LIMITS_PARALLEL=8 and its like laid over them."""
     from agentfs.core.config import ON_WAIT_VARIABLES, setting_variables
 
-    known = dict(setting_variables())
+    given = {name for name in environment if name.startswith("AGENTFS_")} - {*ON_WAIT_VARIABLES}
+    known = dict(setting_variables()) if given else {}
     merged: dict[str, Any] = json.loads(json.dumps(value))
-    for name, text in sorted(environment.items()):
-        if not name.startswith("AGENTFS_") or name in ON_WAIT_VARIABLES:
-            continue
+    for name in sorted(given):
         if name not in known:
             raise UserError(f"{name} is no setting ({did_you_mean(name, known, 'see docs/format.md for the names')})")
         *tables, key = known[name]
         place = merged
         for table in tables:
             place = place.setdefault(table, {})
-        place[key] = _value(text)
+        place[key] = _value(environment[name])
     return merged
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from agentfs.core.paths import inside
+from agentfs.core.paths import inside, spell_path
 from agentfs.core.records import Failure
 from agentfs.core.tool_spec import ToolSpec
 from agentfs.storage.safe_open import DEEPEST, READABLE, Folder, Refused, hold_folder, real_path
@@ -204,15 +204,11 @@ def _list_files(given: Mapping[str, Any], context: StepContext) -> ToolResult:
             for path in _files(folder, rest, context)
             if _matches(tuple(path.split("/")), tuple(pattern))
         ]
-    return value_result(sorted(map(_printable, found)), context)
+    return value_result(sorted(map(spell_path, found)), context)
 
 
 def _join(start: str, path: str) -> str:
     return os.path.normpath(os.path.join(start, path))
-
-
-def _printable(path: str) -> str:
-    return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _files(folder: Folder, start: str, context: StepContext) -> Iterator[str]:
@@ -293,7 +289,7 @@ def _search_files(given: Mapping[str, Any], context: StepContext) -> ToolResult:
         hits = _search(fd, paths, pattern, context)
     finally:
         os.close(fd)
-    return value_result([{**hit, "path": _printable(_join(start, hit["path"]))} for hit in hits], context)
+    return value_result([{**hit, "path": spell_path(_join(start, hit["path"]))} for hit in hits], context)
 
 
 def _search(fd: int, paths: list[str], pattern: str, context: StepContext) -> list[dict[str, Any]]:

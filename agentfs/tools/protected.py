@@ -21,6 +21,7 @@ from typing import Literal
 from agentfs.core import paths
 from agentfs.core.paths import inside
 from agentfs.storage import installation
+from agentfs.storage.files import list_entries
 from agentfs.storage.installation import find_program, searched_path, workspaces_above
 from agentfs.storage.locks import OWN
 from agentfs.storage.safe_open import Refused, reading
@@ -412,21 +413,12 @@ def _join(value: str, folder: str) -> str:
 # ── where they are ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _entries(folder: str) -> list[os.DirEntry[str]]:
-    """Return what a folder holds; nothing if it is gone, or not ours to read."""
-    try:
-        with os.scandir(folder) as entries:
-            return list(entries)
-    except OSError:
-        return []
-
-
 def _find_entries(root: str, skip: Collection[str]) -> Iterator[str]:
     """Yield every `.git` and every `agentfs.toml` under a folder, nearest first, up to a bound."""
     folders, walked = deque([root]), 0
     while folders and walked < FOLDERS_WALKED:
         walked += 1
-        found = _entries(folders.popleft())
+        found = list_entries(folders.popleft())
         own: tuple[str, ...] = ()
         for entry in found:
             if entry.name == paths.SETTINGS and not entry.is_dir(follow_symlinks=False):
@@ -449,12 +441,12 @@ def _submodules(git: str) -> Iterator[str]:
             yield folder
             folders.append(os.path.join(folder, "modules"))
         else:
-            folders.extend(entry.path for entry in _entries(folder) if entry.is_dir(follow_symlinks=False))
+            folders.extend(entry.path for entry in list_entries(folder) if entry.is_dir(follow_symlinks=False))
 
 
 def _find_linked(git: str) -> Iterator[str]:
     """Yield the folders of linked worktrees: each says in a file where the settings are."""
-    for entry in _entries(os.path.join(git, "worktrees")):
+    for entry in list_entries(os.path.join(git, "worktrees")):
         if entry.is_dir(follow_symlinks=False) and _is_linked(entry.path):
             yield entry.path
 

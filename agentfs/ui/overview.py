@@ -20,19 +20,13 @@ from agentfs.core.outcome import tally
 from agentfs.core.records import Outcome
 from agentfs.core.run_state import RunState
 from agentfs.core.steps import StepView
-from agentfs.core.table import (
-    BAD,
+from agentfs.core.text import (
     BOLD,
     DIM,
     GAP,
-    GOOD,
+    GREEN,
+    RED,
     Cell,
-    line_of,
-    mark_of,
-    mark_of_run,
-    paint,
-)
-from agentfs.core.text import (
     age,
     answer_text,
     columns,
@@ -43,7 +37,11 @@ from agentfs.core.text import (
     first_line,
     inert,
     left_words,
+    line_of,
+    mark_of,
+    mark_of_run,
     pad,
+    paint,
     plural,
 )
 from agentfs.ui.prompt import typed_line
@@ -323,12 +321,12 @@ def _bar(view: RunView, look: Look) -> list[Cell]:
     long = min(40, max(8, look.width - 40))
     wrong = -(-long * counts.failed // max(1, counts.total))  # rounded up: one of a hundred is seen too
     full = min(long - wrong, long * counts.done // max(1, counts.total))
-    colour = GOOD if outcome is None or outcome.status == "done" else BAD
+    colour = GREEN if outcome is None or outcome.status == "done" else RED
     bar, rest = ("#", "-") if look.plain else ("━", "─")
     failed = bar if look.colours and not look.plain else "x"
     words = f"  {counts.done} of {counts.total} steps{counts.more}" if counts.total else "  no plan yet"
     return [
-        (failed * wrong, BAD),
+        (failed * wrong, RED),
         (bar * full, colour),
         (rest * (long - wrong - full), DIM),
         (words, None),

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from agentfs.core.actions import Action, Wait, WriteNote
 from agentfs.core.run_state import RunState
-from agentfs.core.table import BOLD, paint
-from agentfs.core.text import inert, plural
+from agentfs.core.text import BOLD, inert, paint, plural
 from agentfs.daemon.reporter import Reporter
 from agentfs.engine.report import (
     Resting,

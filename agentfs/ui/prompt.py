@@ -17,8 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from agentfs.core.attention import About, OpenQuestion
-from agentfs.core.table import paint
-from agentfs.core.text import block, columns, cut, cut_front, first_line, inert, plural, wrap_line
+from agentfs.core.text import block, columns, cut, cut_front, first_line, inert, paint, plural, wrap_line
 from agentfs.executor.questions import ANSWER_LINE
 from agentfs.storage.timing import TIMING
 from agentfs.ui.screen import is_in_background

@@ -14,11 +14,12 @@ from agentfs.core.plan_diff import (
     differing,
     effect_words,
     is_short,
+    list_steps,
     shown_lines,
     spell_values,
 )
 from agentfs.core.records import Author, Revision
-from agentfs.core.text import exact, first_line, inert, plural
+from agentfs.core.text import exact, first_line, plural
 from agentfs.web.gather import RevisionView, RunPage
 from agentfs.web.html import Child, Html, between, el, join
 from agentfs.web.marks import share_el, step_anchor, time_el
@@ -168,14 +169,10 @@ def _moved_el(step: Page) -> Html | None:
     after = step["after"]
     if not after:
         return None
-    was = "" if step["kind"] == "added" else f" (it came after {_list_steps(after['old'])})"
+    was = "" if step["kind"] == "added" else f" (it came after {list_steps(after['old'])})"
     return el(
-        "span", f"{'' if step['kind'] == 'added' else 'now '}after {_list_steps(after['new'])}{was}", class_="moved"
+        "span", f"{'' if step['kind'] == 'added' else 'now '}after {list_steps(after['new'])}{was}", class_="moved"
     )
-
-
-def _list_steps(steps: Sequence[str]) -> str:
-    return ", ".join(map(inert, steps)) or "nothing"
 
 
 def _field(change: Page, *, new: bool = False) -> Html:

@@ -18,7 +18,7 @@ from agentfs.core.plan_changes import Difference, difference
 from agentfs.core.records import Revision
 from agentfs.core.run_state import RunState
 from agentfs.core.steps import StepView
-from agentfs.core.table import NOT_DRIVEN
+from agentfs.core.text import NOT_DRIVEN
 from agentfs.errors import UserError
 from agentfs.storage.locks import is_driven
 from agentfs.storage.plan_files import PastPlans

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from agentfs.core.attention import shown_state
 from agentfs.core.steps import StepView
-from agentfs.core.text import cut, duration, first_line, plural, without_colours
-from agentfs.engine.status_page import shown_state, sign_of
+from agentfs.core.text import cut, duration, first_line, mark_of, plural, without_colours
 from agentfs.web.gather import RunPage
 from agentfs.web.html import Child, Html, el
 from agentfs.web.layout import Layout, lay_out
@@ -251,7 +251,7 @@ def _box(layout: Layout, node: Node, width: float) -> Html:
         if node.members or node.child
         else None,
         el("circle", cx=20, cy=HEIGHT / 2, r=10, class_="dot"),
-        el("text", sign_of(node.word), x=20, y=HEIGHT / 2 + 4.5, class_="sign", aria_hidden="true"),
+        el("text", mark_of(node.word).sign, x=20, y=HEIGHT / 2 + 4.5, class_="sign", aria_hidden="true"),
         el("text", title, x=38, y=22, class_="id"),
         el("text", beside, x=width - 10, y=22, class_="beside") if beside else None,
         el("text", cut(words, int(room / TEXT_CHARACTER)), x=38, y=41, class_="below"),

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from urllib.parse import quote, urlencode
 
 from agentfs.core.steps import StepView
-from agentfs.core.table import shown_state
-from agentfs.core.text import first_line, without_colours
+from agentfs.core.text import first_line, shown_run_state, without_colours
 from agentfs.ui.reading import Glance
 from agentfs.web.gather import RunPage
 from agentfs.web.html import Child, Html, between, el, join
@@ -90,7 +89,7 @@ def _glance(one: Glance) -> Html:
     within = el("span", f" in {one.parent.rpartition('/')[2]}", class_="quiet") if one.parent else None
     name = el("span", el("strong", one.run.rpartition("/")[2]), within, class_="name")
     parts = (
-        run_pill(shown_state(one.as_json())),
+        run_pill(shown_run_state(one.as_json())),
         el("span", name, " ", el("span", first_line(without_colours(one.why)), class_="about"), class_="what"),
         _progress(one.steps) if one.steps["total"] else el("span", class_="progress"),
         time_el(one.at or None, None, form="short"),

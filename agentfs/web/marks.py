@@ -4,9 +4,7 @@ from datetime import UTC, datetime, tzinfo
 
 from agentfs.core import paths
 from agentfs.core.steps import StepView
-from agentfs.core.table import RUN_MARKS, mark_of
-from agentfs.core.text import plural
-from agentfs.engine.status_page import ASKS, sign_of
+from agentfs.core.text import ASKS, RUN_MARKS, mark_of, plural
 from agentfs.ui.reading import time_of
 from agentfs.web.gather import Step
 from agentfs.web.html import Html, el
@@ -49,12 +47,7 @@ def run_pill(word: str) -> Html:
 
 
 def step_pill(word: str) -> Html:
-    """Return the state of a step."""
-    return _pill(sign_of(word), word, tone_of(word))
-
-
-def result_pill(word: str) -> Html:
-    """Return how an attempt ended."""
+    """Return the state of a step, or of an attempt that ended."""
     return _pill(mark_of(word).sign, word, tone_of(word))
 
 

@@ -9,8 +9,7 @@ from agentfs.core.outcome import tally
 from agentfs.core.records import Outcome, ProofOfDone
 from agentfs.core.run_state import goal_checks, used_by
 from agentfs.core.steps import StepView
-from agentfs.core.table import WRONG
-from agentfs.core.text import answer_text, duration, first_line, left_words, plural, size, without_colours
+from agentfs.core.text import WRONG, answer_text, duration, first_line, left_words, plural, size, without_colours
 from agentfs.executor.questions import ANSWER_LINE
 from agentfs.web.changes import proposal_el, revisions_section
 from agentfs.web.gather import QuestionView, RunPage

@@ -5,18 +5,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentfs.core import paths
+from agentfs.core.attention import shown_state
 from agentfs.core.facts import Attempt
 from agentfs.core.records import CheckResult, Result, Step
 from agentfs.core.references import ITEM
 from agentfs.core.steps import StepView
-from agentfs.core.table import WRONG, wrong_first
-from agentfs.core.text import duration, first_line, json_text, left_words, plural, without_colours
+from agentfs.core.text import WRONG, duration, first_line, json_text, left_words, plural, without_colours, wrong_first
 from agentfs.core.values import as_text
-from agentfs.engine.status_page import shown_state
 from agentfs.web.gather import RunPage
 from agentfs.web.html import Html, between, el, join
 from agentfs.web.log_lines import colour_output
-from agentfs.web.marks import QUIET, items_words, result_pill, step_anchor, step_pill, time_el
+from agentfs.web.marks import QUIET, items_words, step_anchor, step_pill, time_el
 from agentfs.web.site import Site
 
 ALL_ROOM, MOST_ROOM, LEAST_ROOM = 80_000, 12_000, 400  # characters of output: of all steps, and of one
@@ -214,7 +213,7 @@ def _attempt(page: RunPage, step: str, attempt: Attempt, site: Site, room: _Room
     head = el(
         "h3",
         f"Attempt {attempt.number} ",
-        result_pill(result.status),
+        step_pill(result.status),
         el("span", " ", _took(result), time_el(result.ended_at, page.zone), class_="quiet"),
     )
     return el(
@@ -292,7 +291,7 @@ def _earlier(page: RunPage, attempts: list[Attempt], total: int) -> Html | None:
         result = one.result
         words = first_line(without_colours(result.error.message)) if result and result.error else ""
         aside = " (set aside by a person)" if one.again else ""
-        pill = result_pill(result.status) if result else "no result"
+        pill = step_pill(result.status) if result else "no result"
         at = time_el(result.ended_at, page.zone) if result else None
         rows.append(el("li", f"attempt {one.number} ", pill, " ", at, f" {words}{aside}"))
     more = f" (the last {len(attempts)} of {total})" if total > len(attempts) else ""

@@ -5,7 +5,7 @@ from typing import Any
 from agentfs.core.records import JsonObject
 from agentfs.core.tool_spec import Catalogue, ToolSpec
 from agentfs.planner.answer import PlanContext
-from agentfs.planner.lint import Surroundings
+from agentfs.planner.prompt import Surroundings
 from agentfs.tools.registry import specs
 
 ADD = ToolSpec(

@@ -86,6 +86,13 @@ def test_a_reference_may_leave_out_that_it_is_a_step(written: str, meant: str) -
     assert read_answer(json.dumps({"steps": steps}), CATALOGUE).steps[1]["input"] == {"text": meant}
 
 
+@pytest.mark.parametrize("step_id", [{"$ref": "#"}, ["a"], 1, None])
+def test_an_id_that_is_no_text_is_left_to_the_check(step_id: Any) -> None:
+    steps = [{"id": step_id, "tool": "note", "input": {"text": "{{a.output}}"}}]
+    found = read_answer(json.dumps({"steps": steps}), CATALOGUE).steps[0]
+    assert (found.get("id"), found["input"]) == (step_id, {"text": "{{a.output}}"})
+
+
 @pytest.mark.parametrize(
     ("text", "message", "fix"),
     [

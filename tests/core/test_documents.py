@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from agentfs.core.documents import MAX_YAML_BYTES, Document, read_json, read_yaml
+from agentfs.core.documents import MAX_YAML_BYTES, Document, find_faults, read_json, read_yaml
 from agentfs.core.hashing import canonical, render_plan, sha256_bytes, sha256_of
-from agentfs.core.json_text import Lines, find_faults
-from agentfs.core.problems import Problem, Rejected, pointer_to, pointer_tokens
+from agentfs.core.problems import Lines, Problem, Rejected, pointer_to, pointer_tokens
 
 
 def refusal(source: bytes | str, *, yaml: bool = False) -> Problem:

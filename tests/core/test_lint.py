@@ -10,8 +10,9 @@ from agentfs.core.documents import Document
 from agentfs.core.goal_file import lenient_steps
 from agentfs.core.plan_check import check_plan
 from agentfs.core.references import Params
-from agentfs.planner.lint import Surroundings, lint
+from agentfs.planner.lint import lint
 from agentfs.planner.lint_texts import always_true, proves_nothing, wrong_references
+from agentfs.planner.prompt import Surroundings
 from tests.core.planning_samples import AROUND, CATALOGUE, a_plan_value, by_model, read, shell, step, write
 
 LIST = step("list", tool="list_files", input={"path": "src"})

@@ -10,6 +10,7 @@ from agentfs.core.documents import read_json
 from agentfs.core.plan_check import check_plan, surely_fits
 from agentfs.core.records import Plan
 from agentfs.core.tool_spec import Catalogue, ToolSpec
+from agentfs.tools.registry import specs
 from tests.core.corpus.case import BARE, Case
 from tests.core.corpus.table import CASES
 
@@ -17,6 +18,17 @@ TEXT: dict[str, Any] = {"type": "string"}
 ONE_TEXT: dict[str, Any] = {
     "type": "object",
     "properties": {"text": TEXT, "more": {"type": "string", "description": "any"}},
+    "required": ["text"],
+    "additionalProperties": False,
+}
+
+
+BOUNDED: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "text": {"type": "string", "minLength": 1, "maxLength": 4},
+        "choice": {"enum": ["sh", "bash"], "description": "one of them"},
+    },
     "required": ["text"],
     "additionalProperties": False,
 }
@@ -44,10 +56,33 @@ def test_texts_in_fields_for_any_text(given: dict[str, Any], surely: bool) -> No
 
 
 @pytest.mark.parametrize(
+    ("given", "surely"),
+    [
+        ({"text": "a"}, True),
+        ({"text": "abcd", "choice": "bash"}, True),
+        ({"text": ""}, False),  # too short
+        ({"text": "abcde"}, False),  # too long
+        ({"text": "a", "choice": "zsh"}, False),
+        ({"text": "a", "choice": None}, False),
+    ],
+)
+def test_texts_of_a_length_or_a_choice(given: dict[str, Any], surely: bool) -> None:
+    assert a_tool(BOUNDED).surely_takes(given) is surely
+    assert Draft202012Validator(BOUNDED).is_valid(given) is surely
+
+
+@pytest.mark.parametrize("name", ["shell", "python", "read_file", "write_file", "http_get", "ask", "note"])
+def test_what_a_built_in_tool_is_usually_given_needs_no_validator(name: str) -> None:
+    """Importing jsonschema takes longer than a small step."""
+    spec = specs()[name]
+    assert spec.surely_takes(dict.fromkeys(spec.input_schema["required"], "x"))
+
+
+@pytest.mark.parametrize(
     "changed",
     [
-        {"properties": {"text": {"type": "string", "maxLength": 1}}},
-        {"properties": {"text": {"type": "string", "enum": ["b"]}}},
+        {"properties": {"text": {"type": "string", "pattern": "l"}}},
+        {"properties": {"text": {"type": "string", "enum": ["long"]}}},
         {"properties": {"text": {"type": "integer"}}},
         {"properties": {"text": {}}},
         {"minProperties": 2},
@@ -90,6 +125,7 @@ WORLD = Catalogue({"say": a_tool()}, frozenset({"say"}))
         (a_plan(tool="say", input={"text": "x"}, checks=({"kind": "command", "run": "true"},)), True),
         (a_plan(tool="gone", input={"text": "x"}, skip="left out"), True),
         (a_plan(tool="gone", input={"text": "x"}), False),
+        (a_plan(tool="say", input={"text": "x"}, place="elsewhere"), False),
         (a_plan(tool="say", input={"text": 1}), False),
         (a_plan(tool="say"), False),
         (a_plan(description="for a model", tools=("say",)), False),

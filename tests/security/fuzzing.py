@@ -25,10 +25,11 @@ from agentfs.core.records import Step
 from agentfs.core.references import in_step, problems_in_step
 from agentfs.core.resolve import Output, resolve_step
 from agentfs.core.values import NotJson
-from agentfs.executor.conversation import Finish, arguments_of
+from agentfs.executor.conversation import Finish
+from agentfs.models.text_protocol import parse_object
 from agentfs.planner.answer import PlanContext
 from agentfs.planner.evaluation import evaluate_answer
-from agentfs.planner.lint import Surroundings
+from agentfs.planner.prompt import Surroundings
 from tests.builders import CATALOGUE
 
 LONGEST_S = 1.0
@@ -148,7 +149,7 @@ def _weighed(text: str) -> object:
 
 
 def _finish(text: str) -> object:
-    given = arguments_of(text)
+    given = parse_object(text)
     given["ok"] = given.get("ok") is True
     given = {key: value for key, value in given.items() if key in ("ok", "output", "evidence")}
     return Finish.of(given), gate_word(text), cut_word(text), words_below(text)

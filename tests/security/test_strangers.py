@@ -18,7 +18,7 @@ import pytest
 
 from agentfs.planner.answer import PlanContext
 from agentfs.planner.evaluation import evaluate_answer
-from agentfs.planner.lint import Surroundings
+from agentfs.planner.prompt import Surroundings
 from agentfs.storage.locks import own_folder
 from agentfs.tools.files import list_files, read_file
 from agentfs.tools.programs import Shell

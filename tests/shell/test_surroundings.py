@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agentfs.planner.lint import Surroundings
-from agentfs.planner.prompt import Material
+from agentfs.planner.prompt import Material, Surroundings
 from agentfs.planner.surroundings import MOST_BYTES, MOST_ENTRIES, Listing, list_folder, look_around, read_text
 from tests.builders import a_run
 

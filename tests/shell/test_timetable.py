@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agentfs.commands.init import init_workspace
+from agentfs.commands.common import init_workspace
 from agentfs.core.config import Settings
 from agentfs.daemon.inbox import Inbox
 from agentfs.daemon.reporter import Reporter

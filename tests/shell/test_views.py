@@ -12,8 +12,8 @@ from agentfs.core.attention import choose_steps
 from agentfs.core.problems import Problem
 from agentfs.core.records import Failure, Result, Step
 from agentfs.core.steps import Move, Status, StepView
-from agentfs.core.table import Cell, table
 from agentfs.core.text import (
+    Cell,
     age,
     ago,
     answer_text,
@@ -26,6 +26,7 @@ from agentfs.core.text import (
     first_line,
     inert,
     json_text,
+    table,
     wrap_line,
 )
 from agentfs.engine.report import result_line
