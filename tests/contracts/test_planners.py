@@ -179,7 +179,7 @@ def test_an_answer_may_come_as_the_arguments_of_a_call(tmp_path: Path) -> None:
 BAD = {"steps": [step("a", success_condition=""), write("w", "b.txt", "{{a}}")]}
 
 
-def test_what_is_wrong_is_told_and_put_right(tmp_path: Path) -> None:
+def test_what_is_wrong_is_reported_and_fixed(tmp_path: Path) -> None:
     it = scene(tmp_path, BAD, GOOD)
     said = it.answer()
     assert (said.verdict, said.usage.requests if said.usage else 0) == ("plan", 2)
@@ -194,7 +194,7 @@ def test_what_is_wrong_is_told_and_put_right(tmp_path: Path) -> None:
     assert it.model.requests[1].messages[2] == {"role": "assistant", "content": json.dumps(BAD)}
 
 
-def test_a_model_that_repeats_itself_is_asked_without_what_it_said(tmp_path: Path) -> None:
+def test_a_model_that_repeats_itself_is_asked_without_its_replies(tmp_path: Path) -> None:
     it = scene(tmp_path, BAD, BAD, GOOD)
     assert it.answer().verdict == "plan"
     first, _, third = (request.messages for request in it.model.requests)
@@ -219,7 +219,7 @@ def test_two_repairs_then_the_call_has_failed(tmp_path: Path) -> None:
     )
 
 
-def test_a_reply_that_was_cut_off_is_told_so(tmp_path: Path) -> None:
+def test_a_reply_that_was_cut_off_is_sent_back_as_such(tmp_path: Path) -> None:
     it = scene(tmp_path, Reply('{"steps": [{"id": "a", "too', finish="length"), GOOD)
     assert it.answer().verdict == "plan"
     assert told(it.model)[1].startswith("Your reply was cut off: it was too long. Answer again, shorter")

@@ -58,7 +58,7 @@ def test_a_first_plan_is_approved_where_nobody_reviews_it(approve: str, status: 
     )
 
 
-def test_later_things_stand_as_the_plan_and_its_results_say() -> None:
+def test_later_context_follows_from_the_plan_and_its_results() -> None:
     plan = a_plan(a_step("a"), a_step("b"), status="paused", goal="Old title", limits={"replans": 9})
     state = derive(facts(plan), means(planner=True))
     done = derive(state.facts.with_attempt("a", _attempt(a_result(state.steps["a"], "done"))), means(planner=True))
@@ -342,7 +342,7 @@ VALUES = JSON | st.lists(
 
 @settings(deadline=None, max_examples=size(75, 1500))
 @given(VALUES, st.sampled_from([FIRST, MIDWAY, GATED]))
-def test_any_value_is_weighed(value: Any, on: PlanContext) -> None:
+def test_any_value_is_evaluated(value: Any, on: PlanContext) -> None:
     weighed = told({"steps": value} if isinstance(value, list) else value, on)
     assert all(isinstance(one, str) for one in (*weighed.hard, *weighed.soft))
     if weighed.usable:

@@ -135,7 +135,7 @@ def test_no_other_steps_no_wrong_references() -> None:
     assert list(wrong_references("{{list}}", [], code=False)) == []
 
 
-def test_wrong_forms_are_told_where_they_stand() -> None:
+def test_wrong_forms_are_reported_where_they_are() -> None:
     steps = [
         LIST,
         READ,
@@ -153,7 +153,7 @@ def test_wrong_forms_are_told_where_they_stand() -> None:
     ]
 
 
-def test_a_model_reads_its_description_as_it_stands() -> None:
+def test_a_model_reads_its_description_as_written() -> None:
     wrong = by_model(
         "m",
         description="Sum up {{steps.list.output}} and <output of read>",
@@ -257,7 +257,7 @@ def test_a_file_that_nobody_makes(before: list[dict[str, Any]]) -> None:
     "before",
     [shell("s", "make"), by_model("m", tools=["write_file"]), write("w", "./report.txt"), write("w", "{{goal}}")],
 )
-def test_a_file_that_somebody_may_make(before: dict[str, Any]) -> None:
+def test_a_file_that_a_step_may_make(before: dict[str, Any]) -> None:
     assert found(before, read("r", "report.txt")) == []
 
 

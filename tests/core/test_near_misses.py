@@ -138,7 +138,7 @@ def test_a_slip_says_what_to_write(line: str, write: str) -> None:
     assert f"(write {write}" in problem or f"{write})" in problem
 
 
-def test_a_slip_that_is_told_in_full() -> None:
+def test_a_slip_that_is_reported_in_full() -> None:
     assert told("**Check**: `false`") == [
         (
             "goal.md:8:3: '**Check**: `false`' is not a line a step can hold "

@@ -63,7 +63,7 @@ def test_the_ledger_says_what_the_tools_may_do_from_now_on() -> None:
     )
 
 
-def test_it_stands_before_the_steps_and_git_shows_it_by_meaning() -> None:
+def test_it_comes_before_the_steps_and_git_shows_it_by_meaning() -> None:
     source = corpus.written(corpus.a_plan(a_step().model_dump(exclude_none=True), limits={"replans": 1}))
     edited = set_value(source, "/tools", {"network": True})
     assert list(read_json(edited).value) == ["status", "steps", "limits", "tools"]  # after what is there already

@@ -137,7 +137,7 @@ def test_a_draft_is_planned_again_when_a_person_asks_or_edits_the_goal() -> None
     assert triggers(edited) == [("goal_changed", None, ())]
 
 
-def test_a_rejected_answer_is_asked_about_with_what_the_person_said() -> None:
+def test_a_rejected_answer_is_asked_about_with_the_persons_words() -> None:
     given = settled(planned(approve="always"), "failed", "a", "a")
     evidence = ("steps/a.1.result.json", "steps/a.2.result.json")
     other = a_plan(a_step("c"))

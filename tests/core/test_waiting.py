@@ -137,7 +137,7 @@ def test_an_answer_that_needs_a_yes() -> None:
     assert names(waits, planner=True) == [("planning/2.question.md", "answer", "planning/2.question.md")]
 
 
-def test_anything_else_is_told_by_its_reason() -> None:
+def test_anything_else_is_reported_by_its_reason() -> None:
     given = facts(a_plan(A), has_steps=False, limits={"steps": 1})
     given = replace(given, run=given.run.model_copy(update={"mode": "stepwise"}))
     waits, _ = PureWorld(planner=True).play(given)

@@ -100,7 +100,7 @@ def told_in_results(place: Place) -> Iterator[str]:
         yield from (str(result["error"]) for result in tries.values())
 
 
-def test_a_call_that_fails_is_told_and_the_run_goes_on_later(five: Story) -> None:
+def test_a_call_that_fails_is_reported_and_the_run_goes_on_later(five: Story) -> None:
     cases = some(
         list(faults(five)), 2, about="faults", also=lambda fault: fault.point.path.endswith("send.1.result.json")
     )

@@ -76,7 +76,7 @@ def test_world(world: World, tmp_path: Path) -> None:
         assert Place(tmp_path).agentfs("replay", "job").stdout.startswith("replayed: the same ")
 
 
-def test_worlds_are_told_apart() -> None:
+def test_worlds_are_distinct() -> None:
     assert len({str(world) for world in WORLDS}) == len(WORLDS)
     assert {str(world) for world in WORLDS} >= set(REPLAYED)
     assert len({world.behaviour for world in LIARS}) >= 30

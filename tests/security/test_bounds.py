@@ -93,7 +93,7 @@ UNIQUE = {"uniqueItems": True, "items": {"anyOf": [{"$ref": "#/$defs/a0"}]}, "$d
 
 
 @pytest.mark.parametrize("where", ["checks", "expects"])
-def test_a_schema_that_never_ends_stops_when_told(place: Place, where: str) -> None:
+def test_a_schema_that_never_ends_can_be_stopped(place: Place, where: str) -> None:
     judged = {"expects": UNIQUE} if where == "expects" else {"checks": [{"kind": "output", "schema": UNIQUE}]}
     step = {"id": "a", "tool": "shell", "input": {"command": "echo '[null]'"}, "repeatable": True, **judged}
     process = place.begin("run", place.goal(json.dumps({"goal": "Judge", "steps": [step]}), "job.json"))

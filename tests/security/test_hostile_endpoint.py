@@ -180,7 +180,7 @@ def test_the_bound_is_on_each_event_however_its_end_is_sent(end: str) -> None:
         asyncio.run(passed_on([event] * 4))
 
 
-def test_a_reply_that_never_ends_is_let_go_of_when_somebody_says_stop(server: ScriptedServer, model: Model) -> None:
+def test_a_reply_that_never_ends_is_dropped_on_stop(server: ScriptedServer, model: Model) -> None:
     """Bytes that never run out leave no pause in which to look."""
     endless = raw(b": nothing\n\n" * 20_000_000)
     server.answer = lambda _: endless

@@ -254,7 +254,7 @@ def hostile(clone: Place, tmp_path: Path, names: tuple[str, ...], harm: Callable
 
 
 @pytest.mark.parametrize("kind", HARM)
-def test_looking_at_what_somebody_else_made_ends(clone: Place, tmp_path: Path, kind: str) -> None:
+def test_looking_at_what_another_user_made_ends(clone: Place, tmp_path: Path, kind: str) -> None:
     """By default every file once, each with another command; all of them with `./test --full`."""
     names = (*RECORDS, *ELSEWHERE)
     for number, place in enumerate(hostile(clone, tmp_path, names, HARM[kind])):
@@ -341,7 +341,7 @@ def test_an_answer_of_too_many_steps_is_refused_at_once() -> None:
     assert problem.startswith("steps: a plan of 20000 steps: 10000 are the most")
 
 
-def test_judging_an_answer_ends_when_told() -> None:
+def test_judging_an_answer_can_be_stopped() -> None:
     """Whoever stops a call, or its time, is asked between any two parts of the work."""
     asked: list[float] = []
     evaluate_answer(

@@ -253,7 +253,7 @@ def test_what_makes_no_sense_has_an_answer_and_no_traceback(served: Served, run:
     assert served.ask(f"/?first={'9' * 5000}").status == 200
 
 
-def test_nothing_that_was_said_becomes_markup_in_the_live_view(tmp_path: Path) -> None:
+def test_no_text_becomes_markup_in_the_live_view(tmp_path: Path) -> None:
     place = Place(tmp_path)
     steps = [
         {"id": "say", "tool": "shell", "input": {"command": f"echo '{EVIL}'; touch '<img src=x onerror=y>'"}, "description": EVIL},
@@ -357,7 +357,7 @@ def test_it_opens_the_browser_that_a_person_has_chosen(place: Place, tmp_path: P
         del place.env["BROWSER"]
 
 
-def test_a_port_that_is_taken_and_an_extra_that_is_missing_are_said(
+def test_a_port_that_is_taken_and_an_extra_that_is_missing_are_reported(
     place: Place, served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code, out, said = place.looks("web", "--port", str(served.port))

@@ -110,7 +110,7 @@ def test_the_oldest_comes_first(inbox: Inbox, time: Time) -> None:
     assert [path.name for path in inbox.look().complete] == ["c.md", "a.md", "b.md"]
 
 
-def test_what_is_no_goal_is_left_alone_and_told_once(inbox: Inbox) -> None:
+def test_what_is_not_a_goal_is_left_alone_and_reported_once(inbox: Inbox) -> None:
     (inbox.folder / "notes.pdf").touch()
     (inbox.folder / "folder.md").mkdir()
     (inbox.folder / "rejected").mkdir()
@@ -184,7 +184,7 @@ def test_an_explicit_approve_of_the_settings_holds_for_a_runbook_too(tmp_path: P
         (b"---\nname: x\nfoo: 1\n---\n" + BOOK.encode(), "job.md:3:1: "),
     ],
 )
-def test_a_goal_that_is_no_good(inbox: Inbox, content: bytes, words: str) -> None:
+def test_an_invalid_goal(inbox: Inbox, content: bytes, words: str) -> None:
     (inbox.folder / "job.md").write_bytes(content)
     reason = refused(inbox, "job.md")
     assert words in reason

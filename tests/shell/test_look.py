@@ -287,7 +287,7 @@ def test_tools_say_what_they_take_and_whether_they_may(workspace: Path, capsys: 
     assert found["note"]["input_schema"]["required"] == ["text"]
 
 
-def test_mistakes_are_told_in_a_line(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mistakes_are_reported_in_a_line(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = run("count", GOAL)
     runs = workspace / "runs"
     assert refused(capsys, "show", "conut") == f"agentfs: there is no run 'conut' in {runs} (did you mean 'count'?)\n"

@@ -92,7 +92,7 @@ def test_several_calls_in_one_reply_run_in_their_order(tmp_path: Path) -> None:
         (replace(calls(call("write_file", path="never", content="x")), finish="length"), conversation.CUT),
     ],
 )  # fmt: skip
-def test_what_the_model_is_told_when_it_goes_wrong(tmp_path: Path, turn: Reply, told: str) -> None:
+def test_what_the_model_gets_when_a_call_goes_wrong(tmp_path: Path, turn: Reply, told: str) -> None:
     room = a_room(tmp_path, [turn, finish("after all")])
     assert done(room).output == "after all"
     assert room.model.told()[-1].startswith(told)
@@ -301,7 +301,7 @@ def test_a_long_conversation_drops_old_outputs_and_keeps_the_newest(tmp_path: Pa
     assert room.model.asked[-1].messages[:2] == room.model.asked[0].messages
 
 
-def test_earlier_errors_of_this_very_step_are_told(tmp_path: Path) -> None:
+def test_earlier_errors_of_this_very_step_are_listed(tmp_path: Path) -> None:
     room = a_room(tmp_path, [finish()], earlier=("no such table: users",))
     done(room, attempt=2)
     assert "no such table: users" in str(room.model.asked[0].messages[1]["content"])

@@ -20,7 +20,7 @@ def contents(talk: Conversation) -> list[str]:
     return [str(message["content"]) for message in talk.fit()[2:]]
 
 
-def test_within_its_budget_a_conversation_is_what_was_said() -> None:
+def test_within_its_budget_a_conversation_is_kept_whole() -> None:
     talk = Conversation(OPENING, budget=1000)
     talk.add_message(said("{}"))
     talk.add_result("1", "x" * 990)

@@ -205,7 +205,7 @@ def test_killed_while_it_waits_or_after_it_went_on(tmp_path: Path, answered: boo
     assert again.driver.budget.spent.requests == 1, "what it asked before counts against the limits of the run"
 
 
-def test_a_log_that_somebody_spoiled(tmp_path: Path) -> None:
+def test_a_log_that_was_damaged(tmp_path: Path) -> None:
     place = Driven(tmp_path / "w")
     waits = place.begin([STEP], Script([asking()]))
     log = waits.folder / "steps/look.1.log.jsonl"
@@ -286,7 +286,7 @@ def test_errors_of_its_own_attempts_and_of_no_others(tmp_path: Path) -> None:
     assert ["stoat" in in_chat(request) for request in script.asked] == [False, False, False, True]
 
 
-def test_errors_of_what_the_step_was_before_an_edit_are_not_told() -> None:
+def test_errors_of_what_the_step_was_before_an_edit_are_left_out() -> None:
     given, order = facts(a_plan(a_step("look"))), an_order(attempt=4)
     view = derive(given, means()).steps["look"]
     tries = [("0", "failed"), ("1", "failed"), ("0", "interrupted")]

@@ -123,7 +123,7 @@ def test_what_nothing_refers_to_has_gits_two_weeks(tmp_path: Path, ledger: Ledge
 @pytest.mark.parametrize(
     "lock", ["index.lock", "HEAD.lock", "packed-refs.lock", "refs/heads/main.lock", "rebase-merge"]
 )
-def test_while_a_persons_lock_stands_it_waits(ledger: Ledger, lock: str) -> None:
+def test_while_a_persons_lock_exists_it_waits(ledger: Ledger, lock: str) -> None:
     before = len(loose(ledger))
     (ledger.root / ".git" / lock).mkdir() if lock == "rebase-merge" else (ledger.root / ".git" / lock).touch()
     words = (

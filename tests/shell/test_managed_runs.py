@@ -203,7 +203,7 @@ def test_what_a_run_leaves_needs_no_garbage_collection(tmp_path: Path) -> None:
 # ── runs that have ended, and runs that failed ────────────────────────────────────────────────────────────
 
 
-def test_edits_of_the_runs_that_ended_last_are_told_once(
+def test_edits_of_the_runs_that_ended_last_are_reported_once(
     tmp_path: Path, reporter: Reporter, said: io.StringIO
 ) -> None:
     ended, folder = EndedRuns(reporter), make_run(tmp_path, "job")

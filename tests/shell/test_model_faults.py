@@ -162,7 +162,7 @@ UNREACHABLE = {
 
 
 @pytest.mark.parametrize(("fault", "message", "hint"), UNREACHABLE.values(), ids=UNREACHABLE.keys())
-def test_what_somebody_must_mend(
+def test_what_a_person_must_fix(
     fault: ScriptedReply, message: str, hint: str, server: ScriptedServer, model: Model
 ) -> None:
     server.add(fault)
@@ -292,7 +292,7 @@ def _dripping() -> ScriptedReply:
     return ScriptedReply(text="Paris", stalls_after=1)
 
 
-def test_progress_is_heard_while_a_reply_arrives(server: ScriptedServer, model: Model) -> None:
+def test_progress_is_reported_while_a_reply_arrives(server: ScriptedServer, model: Model) -> None:
     server.says("x" * 100)
     talk = Talk()
     model.complete(ask(), talk.line)

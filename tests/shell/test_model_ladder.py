@@ -58,7 +58,7 @@ def test_json_is_asked_for_as_the_endpoint_takes_it(
     server.done()
 
 
-def test_the_schema_is_told_where_it_cannot_be_sent(server: ScriptedServer, tmp_path: Path) -> None:
+def test_the_schema_is_put_in_words_where_it_cannot_be_sent(server: ScriptedServer, tmp_path: Path) -> None:
     server.refuses = frozenset({"json_schema", "tools"})
     server.plan(PARIS)
     a_model(tmp_path, server.url).complete(ask(form=CITY), Talk().line)

@@ -224,7 +224,7 @@ def test_odd_chunks_say_nothing(chunk: dict[str, Any]) -> None:
     assert builder.response().text == "ab"
 
 
-def test_text_that_cannot_be_written_is_mended() -> None:
+def test_text_that_cannot_be_written_is_fixed() -> None:
     builder = ResponseBuilder()
     builder.add(_delta(content="a\ud800b"))
     assert builder.response().text == "a\ufffd\ufffd\ufffdb"

@@ -27,7 +27,7 @@ def test_a_frame_takes_the_place_of_the_one_before() -> None:
     assert drawn(terminal, [], []).screen == []
 
 
-def test_what_is_said_stays_above_and_scrolls_away_whole() -> None:
+def test_messages_stay_above_and_scroll_away_whole() -> None:
     terminal = drawn(Terminal(10, 5), [], ["a", "b", "c"], fresh=True)
     drawn(terminal, ["said for good"], ["a", "b", "c"], fresh=True)
     assert terminal.everything == ["said for g", "ood", "a", "b", "c"]

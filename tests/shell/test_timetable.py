@@ -109,7 +109,7 @@ def test_one_run_makes_up_for_what_was_missed_within_catch_up(stage: Stage) -> N
     assert stage.look("08:51:00") == []
 
 
-def test_a_time_that_comes_while_one_is_under_way_is_skipped_and_said_once(stage: Stage) -> None:
+def test_a_time_that_comes_while_one_is_under_way_is_skipped_and_reported_once(stage: Stage) -> None:
     stage.put("slow.md", book(f"{HOURLY}\ncatch_up: 1h"))
     assert stage.look("12:00:00") == ["2026-11-18/slow"]
     assert stage.look("13:00:00") == []
@@ -187,7 +187,7 @@ def test_a_schedule_is_a_persons_own_and_may_ask_for_no_approval(stage: Stage) -
     assert json.loads((stage.workspace.runs / "2026-11-18/backup/run.json").read_text())["approve"] == "never"
 
 
-def test_files_that_are_no_schedule_are_told_once_and_stay(stage: Stage) -> None:
+def test_files_that_are_not_schedules_are_reported_once_and_stay(stage: Stage) -> None:
     stage.put("a.md", book('schedule: "0 0 30 2 *"\ntimezone: Europe/Berln'))
     stage.put("b.md", book("name: b"))
     stage.put("c.md", book(HOURLY, "echo {{params.x}}"))

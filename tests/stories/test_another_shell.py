@@ -109,7 +109,7 @@ def test_a_failed_step_of_a_planned_run_asks_for_its_planner(
     assert place.read("outcome.json")["reason"] == "impossible"
 
 
-def test_a_run_that_began_without_a_model_says_so_whoever_reads_it(place: Place, service: dict[str, str]) -> None:
+def test_a_run_that_began_without_a_model_says_so_to_every_reader(place: Place, service: dict[str, str]) -> None:
     place.agentfs("plan", place.runbook("### a\n```sh\necho a\n```\n"))
     models = place.read("run.json")["models"]
     assert (models["planner"], models["executor"]) == (None, None)

@@ -135,7 +135,7 @@ def test_a_goal_in_words_needs_a_model(place: Place) -> None:
     assert (code, refused.split(" (")[0]) == (2, "goals/words.md:2:1: approve: 'never' is looser than 'plan'")
 
 
-def test_what_is_no_goal_is_said_to_be_none(place: Place) -> None:
+def test_a_file_that_is_not_a_goal_is_reported_as_such(place: Place) -> None:
     place.looks("init")
     for name in ("notes.pdf", "goals/notes.pdf"):
         (place.root / name).write_text("x")

@@ -208,7 +208,7 @@ def _works_in(pid: str, folder: Path) -> bool:
 # ── once more ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_retry_does_a_step_and_what_depends_on_it_anew(place: Place) -> None:
+def test_retry_does_a_step_and_what_depends_on_it_again(place: Place) -> None:
     place.agentfs("run", place.runbook(CHAIN))
     said = place.agentfs("retry", "job", "first", env=ADA)
     assert "first.1.again.md: will be retried" in said.stderr
@@ -347,7 +347,7 @@ def test_a_step_is_left_out_and_taken_in_again(place: Place) -> None:
     assert (place.run_folder() / "plan.json").read_bytes() == plan
 
 
-def test_a_step_is_left_out_by_somebody(place: Place) -> None:
+def test_a_step_is_left_out_by_a_person(place: Place) -> None:
     place.agentfs("plan", place.runbook(FAILS))
     place.agentfs("skip", "job", "bad", env=ADA)
     assert place.read("plan.json")["steps"][1]["skip"] == "skipped by Ada"

@@ -78,7 +78,7 @@ def test_outside_any_workspace_the_machine_is_looked_at(place: Place) -> None:
     assert os.listdir(place.root) == []
 
 
-def test_nothing_that_was_planted_runs_and_no_endpoint_of_a_strangers_is_told_a_key(place: Place) -> None:
+def test_nothing_that_was_planted_runs_and_no_endpoint_of_a_strangers_gets_a_key(place: Place) -> None:
     sprung = place.root.parent / "sprung"
     place.agentfs("init", env={"XDG_STATE_HOME": str(place.root.parent / "somebody-else")})
     (place.root / "tools").mkdir()
@@ -271,7 +271,7 @@ def test_another_distribution_with_a_module_of_the_same_name_is_wrong(
     assert "the distribution `agentfs` installs a module `agentfs` too" in finding.what
 
 
-def test_a_run_of_another_version_is_told(made: Place) -> None:
+def test_a_run_of_another_version_is_reported(made: Place) -> None:
     made.agentfs("plan", made.runbook("### a\n```sh\necho x\n```\n"))
     record = made.run_folder() / "run.json"
     record.write_text(record.read_text().replace("agentfs/run-1", "agentfs/run-9"))

@@ -236,7 +236,7 @@ def test_what_can_be_wrong(place: Place, steps: str, message: str) -> None:
     assert "job.md:" in done.stderr
 
 
-def test_what_is_no_list_is_said(place: Place, shop: Path) -> None:
+def test_what_is_not_a_list_is_reported(place: Place, shop: Path) -> None:
     (shop / "names").write_text('{"a": 1}\n')
     done = begin(place)
     assert "convert cannot start: each takes a list or text, not an object" in done.stderr

@@ -130,7 +130,7 @@ def test_what_may_be_written_is_offered_with_its_meaning(plan: Path) -> None:
     assert {"run", "path", "schema", "url", "condition"} <= said["check"].keys()
 
 
-def test_a_slip_is_marked_where_it_stands(plan: Path) -> None:
+def test_a_slip_is_marked_where_it_is(plan: Path) -> None:
     text = plan.read_text()
     assert ask(plan, text, {}, {})["problems"] == []
     slips = text.replace('"status": "draft"', '"status": "drft"').replace('"tool"', '"tol"')

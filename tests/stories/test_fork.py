@@ -123,7 +123,7 @@ def test_a_cancelled_run_forks_approved_a_draft_stays_one_and_a_folder_outside_i
     assert sorted(effects) == ["a", "b", "c"], "each once; b and c run at once"
 
 
-def test_mistakes_are_told(place: Place) -> None:
+def test_mistakes_are_reported(place: Place) -> None:
     place.agentfs("run", place.runbook(BOOK))
     assert "has no revision 4 (it has 1 to 1)" in place.agentfs("fork", "job@4", code=2).stderr
     (place.run_folder() / "goal.md").write_text("---\nnonsense: 1\n---\n# x\n", encoding="utf-8")

@@ -176,7 +176,7 @@ def test_a_workspace_from_before_gets_it_at_the_next_init(edited: Place) -> None
     assert (os.stat(config), os.stat(attributes)) == before, "nothing is written that is there already"
 
 
-def test_settings_that_somebody_is_writing_are_left_to_them(edited: Place) -> None:
+def test_settings_that_another_process_is_writing_are_left_alone(edited: Place) -> None:
     config = edited.runs / ".git" / "config"
     config.write_text("[core]\n\tbare = false\n")
     lock = config.with_name("config.lock")

@@ -234,7 +234,7 @@ def test_a_fork_has_a_branch_of_its_own_from_the_last_step_it_takes_along(place:
     assert place.read("outcome.json", "other")["branch"].endswith("/other")
 
 
-def test_what_a_worktree_cannot_be_made_of_is_said_before_there_is_a_run(place: Place) -> None:
+def test_what_a_worktree_cannot_be_made_of_is_reported_before_there_is_a_run(place: Place) -> None:
     plain = place.root / "plain"
     plain.mkdir()
     goal = place.runbook(sh("one", "true"), "workdir: plain\nisolate: worktree")
@@ -366,7 +366,7 @@ def test_a_run_that_changed_nothing_has_nothing_to_merge(place: Place, repo: Rep
         assert refused == "agentfs: nothing was merged: job has changed nothing\n"
 
 
-def test_what_a_run_did_before_it_failed_can_be_applied_and_that_is_said(place: Place, repo: Repo) -> None:
+def test_what_a_run_did_before_it_failed_can_be_applied_with_a_notice(place: Place, repo: Repo) -> None:
     place.agentfs(
         "run", place.runbook(sh("one", "echo two >> a.txt") + sh("two", "false", "retries: 0"), FRONT), code=1
     )

@@ -189,7 +189,7 @@ def test_the_audit_gathers_what_the_logs_lack(tmp_path: Path) -> None:
     ]
 
 
-def test_the_patch_of_the_audit_mends_what_it_says(tmp_path: Path) -> None:
+def test_the_patch_of_the_audit_fixes_what_it_says(tmp_path: Path) -> None:
     place = copied("support-audit", tmp_path)
     played(place, *GOAL)
     assert "## Root cause" in (place.root / "report.md").read_text(encoding="utf-8")

@@ -26,7 +26,7 @@ def begin(place: Place, settings: str = TELL) -> str:
     return f"{place.run_folder().parent.name}/job"
 
 
-def test_each_outcome_is_told_once(place: Place) -> None:
+def test_each_outcome_is_reported_once(place: Place) -> None:
     run = begin(place)
     assert [line.split("|")[:3] for line in told(place)] == [[run, "failed", "step_failed"]]
     assert events(place) == ["ending", "begins", "ended"]
@@ -60,7 +60,7 @@ def test_a_crash_before_the_command_began_is_made_up_for_and_one_after_is_not(pl
     assert len([line for line in told(place) if line.startswith(f"{run}|")]) == 1
 
 
-def test_what_ended_before_there_was_a_command_is_not_told(place: Place) -> None:
+def test_what_ended_before_there_was_a_command_is_not_reported(place: Place) -> None:
     begin(place, "")
     (place.root / "agentfs.toml").write_text(TELL)
     with Watching(place) as daemon:
@@ -69,7 +69,7 @@ def test_what_ended_before_there_was_a_command_is_not_told(place: Place) -> None
     assert told(place)[0].split("|")[0].endswith("/other")
 
 
-def test_a_command_that_fails_is_said_and_holds_nothing_up(place: Place) -> None:
+def test_a_command_that_fails_is_reported_and_holds_nothing_up(place: Place) -> None:
     place.agentfs("init")
     (place.root / "agentfs.toml").write_text("on_end = 'echo no such bell; exit 7'\n")
     done = place.agentfs("run", place.runbook("### a\n```sh\necho ok\n```\n"))
@@ -78,7 +78,7 @@ def test_a_command_that_fails_is_said_and_holds_nothing_up(place: Place) -> None
     assert f"on_end exited with 7: no such bell ({run} has ended)" in done.stderr
 
 
-def test_a_run_that_nobody_drives_is_told_when_it_is_cancelled(place: Place) -> None:
+def test_a_run_that_nobody_drives_is_reported_when_it_is_cancelled(place: Place) -> None:
     place.agentfs("init")
     (place.root / "agentfs.toml").write_text(TELL)
     place.agentfs("run", place.runbook("### a\ngate\n```sh\necho ok\n```\n"), code=3)

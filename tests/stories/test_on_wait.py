@@ -27,7 +27,7 @@ def told(place: Place) -> list[str]:
     return sorted(path.read_text().splitlines()) if path.exists() else []
 
 
-def test_each_thing_is_told_once_whoever_drives(place: Place) -> None:
+def test_each_thing_is_reported_once_whatever_drives_the_run(place: Place) -> None:
     settings(place)
     place.agentfs("run", place.runbook(GATED), code=3)
     folder = place.run_folder()
@@ -47,7 +47,7 @@ def test_each_thing_is_told_once_whoever_drives(place: Place) -> None:
     place.ledger_is_sound()
 
 
-def test_items_that_were_cut_off_are_told_once_however_they_are_answered(place: Place) -> None:
+def test_items_that_were_cut_off_are_reported_once_however_they_are_answered(place: Place) -> None:
     settings(place)
     process = place.begin(
         "run", place.runbook("### work\neach: a, b, c\n```sh\ntouch {{item}}; test -e go || sleep 600\n```\n")
@@ -135,7 +135,7 @@ def test_the_command_may_call_agentfs(place: Place) -> None:
         assert daemon.outcome("job")["answer"] == "a"
 
 
-def test_an_edit_that_does_not_read_is_told_once_however_often_it_is_saved(place: Place) -> None:
+def test_an_edit_that_cannot_be_read_is_reported_once_however_often_it_is_saved(place: Place) -> None:
     settings(place)
     with Watching(place) as daemon:
         daemon.drop("job.md", book("echo a", lines="gate"))

@@ -110,7 +110,7 @@ def test_a_file_of_values_that_is_none(place: Place, deploy: str, name: str, tex
     assert list(place.runs.glob("????-??-??/*")) == []
 
 
-def test_everything_that_is_wrong_is_told_at_once_with_a_command_that_would_do(place: Place, deploy: str) -> None:
+def test_everything_that_is_wrong_is_reported_at_once_with_a_command_that_works(place: Place, deploy: str) -> None:
     refused = place.agentfs("run", deploy, "-p", "evn=prod", "-p", "replicas=0", code=2)
     assert refused.stderr == (
         "runbooks/deploy.md:2:1: there is no parameter 'evn' (did you mean 'env'?) [/params/evn]\n"
@@ -228,7 +228,7 @@ def test_bad_declarations_are_refused_before_anything_is_made(place: Place) -> N
     assert list(place.runs.glob("????-??-??/*")) == []
 
 
-def test_a_path_that_the_value_does_not_have_is_told_before_anything_runs(place: Place) -> None:
+def test_a_path_that_the_value_does_not_have_is_reported_before_anything_runs(place: Place) -> None:
     place.agentfs("init")
     place.runbook("### a\n```sh\necho {{params.db.prot}}\n```\n", "params:\n  db: object")
     refused = place.agentfs("run", "job.md", "-p", "db={port: 1}", code=2)
@@ -342,7 +342,7 @@ def test_requests_that_cannot_be_taken(place: Place, deploy: str) -> None:
         assert place.looks("check", "x.yaml")[0] == 2
 
 
-def test_what_is_wrong_with_a_used_goal_is_said_of_that_file(place: Place) -> None:
+def test_problems_of_a_used_goal_name_that_file(place: Place) -> None:
     place.agentfs("init")
     (place.root / "runbooks").mkdir()
     place.goal("# x\n\n## Steps\n\n### a\n```sh\necho {{steps.b.output}}\n```\n", "runbooks/broken.md")

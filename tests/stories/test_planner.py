@@ -65,7 +65,7 @@ def test_a_goal_in_words_becomes_a_plan_that_is_carried_out(place: Place, server
     server.done()
 
 
-def test_a_step_that_fails_is_planned_anew_and_finished_work_is_kept(place: Place, server: ScriptedServer) -> None:
+def test_a_step_that_fails_is_planned_again_and_finished_work_is_kept(place: Place, server: ScriptedServer) -> None:
     read = shell("read", "cat nothing.txt", max_attempts=2, depends_on=["make"])
     server.plan({"steps": [shell("make", "echo made >> made.txt; echo ok"), read]})
     server.plan({"steps": [shell("read-it", "cat made.txt")]})
@@ -82,7 +82,7 @@ def test_a_step_that_fails_is_planned_anew_and_finished_work_is_kept(place: Plac
     server.done()
 
 
-def test_a_surprise_is_told_to_the_planner_which_may_keep_the_plan(place: Place, server: ScriptedServer) -> None:
+def test_a_surprise_goes_to_the_planner_which_may_keep_the_plan(place: Place, server: ScriptedServer) -> None:
     surprising = shell("count", "echo '{\"rows\": 0}'", expects={"properties": {"rows": {"minimum": 1}}})
     server.plan({"steps": [surprising, shell("tell", "echo fine", depends_on=["count"])]})
     server.plan({"keep": True})
@@ -129,7 +129,7 @@ def test_replans_have_a_budget_and_a_top_up_goes_on(place: Place, server: Script
     assert place.read("plan.json")["limits"] == {"replans": 2}
 
 
-def test_the_goal_edited_mid_run_is_planned_anew(place: Place, server: ScriptedServer) -> None:
+def test_the_goal_edited_mid_run_is_planned_again(place: Place, server: ScriptedServer) -> None:
     server.plan({"steps": [shell("wait", "echo before"), shell("end", "echo old", depends_on=["wait"], gate=True)]})
     run(place, code=3)
     server.plan({"steps": [shell("end-well", "echo new")]})

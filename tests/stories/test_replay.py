@@ -244,7 +244,7 @@ def test_a_changed_prompt_departs_at_the_first_request_unless_that_may_be(
     assert {departure["request"] for departure in page["departures"]} == {True}
 
 
-def test_what_is_missing_is_said_with_exit_code_2(place: Place, server: ScriptedServer) -> None:
+def test_what_is_missing_is_reported_with_exit_code_2(place: Place, server: ScriptedServer) -> None:
     replanned(place, server)
     log = place.run_folder() / "planning" / "2.log.jsonl"
     lines = log.read_text(encoding="utf-8").splitlines(keepends=True)

@@ -131,7 +131,7 @@ def test_a_word_behind_a_run_is_its_step_first(place: Place) -> None:
     assert (reply_of(place, "job"), reply_of(place, "sign")) == ("approve\n", "approve\n")
 
 
-def test_a_step_that_is_not_there_is_told_so(place: Place) -> None:
+def test_a_step_that_does_not_exist_is_reported(place: Place) -> None:
     several(place, "one")
     refused = place.agentfs("approve", "one", "sned", code=2).stderr
     assert "did you mean 'send'?" in refused

@@ -53,7 +53,7 @@ def must_stand_alone(source: str) -> None:
     assert policy == f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
 
 
-def test_a_report_tells_a_run_and_stands_alone(place: Place) -> None:
+def test_a_report_shows_a_run_and_is_self_contained(place: Place) -> None:
     steps = (
         "### try\n```sh\necho not yet\nexit 3\n```\n\n"
         "### another\ninstead of: try\n```sh\necho worked\n```\ncheck: `true`\n\n### last\n```sh\necho the end\n```\n"
@@ -76,7 +76,7 @@ def test_a_report_tells_a_run_and_stands_alone(place: Place) -> None:
     assert opened == ["revision-2", "revision-1", "step-try"]  # the first failure opens by itself
 
 
-def test_nothing_that_was_said_becomes_markup(place: Place) -> None:
+def test_no_text_becomes_markup(place: Place) -> None:
     """Goal, step, output, error, check, question, reply, file name and branch: all of it stays text."""
     steps = [
         {"id": "say", "tool": "shell", "input": {"command": f"echo '{EVIL}'; touch '<script>x<script>'"}, "description": EVIL, "why": EVIL},

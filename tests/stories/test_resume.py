@@ -64,7 +64,7 @@ def test_under_a_watch_it_is_left_to_the_watch(place: Place, resume: tuple[str, 
         assert said.splitlines()[-1] == "`agentfs watch` goes on with it"
 
 
-def test_under_a_watch_nobody_is_told_to_drive(place: Place) -> None:
+def test_under_a_watch_no_message_suggests_resume(place: Place) -> None:
     with Watching(place) as daemon:
         daemon.drop("job.md", book("echo a", "echo b"))
         assert daemon.outcome("job")["status"] == "done"

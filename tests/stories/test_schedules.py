@@ -138,7 +138,7 @@ def test_a_person_may_run_one_now(place: Place, schedules: Path) -> None:
     assert (record["schedule"], record["due"], record["approve"]) == (None, None, "never")
 
 
-def test_everything_wrong_with_a_file_is_said_and_where(place: Place, schedules: Path) -> None:
+def test_everything_wrong_with_a_file_is_reported_with_its_place(place: Place, schedules: Path) -> None:
     put(schedules, "maybe.md", book('schedule: "0 3 * * *"\noverlap: maybe'))
     refused = place.agentfs("check", "schedules/maybe.md", code=2).stdout
     assert refused == (

@@ -150,7 +150,7 @@ def test_words_beside_a_block_are_answered_with_one_line(place: Place, server: S
     server.done()
 
 
-def test_a_command_that_fails_is_told_without_hints_for_people(place: Place, server: ScriptedServer) -> None:
+def test_a_command_that_fails_is_reported_without_hints_for_people(place: Place, server: ScriptedServer) -> None:
     server.says(sh("no-such-program"))
     server.says(sh("echo 4"))
     server.says("DONE")

@@ -56,7 +56,7 @@ def without_times(page: str) -> str:
     return page
 
 
-def test_the_page_tells_all_that_can_be_told(place: Place) -> None:
+def test_the_page_shows_all_that_can_be_shown(place: Place) -> None:
     process = place.begin("run", place.runbook(BOOK))
     wait_for(lambda: any(place.runs.glob("*/job/steps/hold.1.log.jsonl")), "the step to begin")
     folder = place.run_folder()
@@ -220,7 +220,7 @@ console.log(JSON.stringify(JSON.parse(readFileSync(0)).map(text => md.render(tex
 """
 
 
-def test_nothing_that_is_told_means_anything(tmp_path: Path) -> None:
+def test_no_text_changes_the_structure_of_the_page(tmp_path: Path) -> None:
     folder = packages("markdown-it")
     pages = [hostile_page(tmp_path, text) for text in HOSTILE]
     plain = node(folder, RENDER, [hostile_page(tmp_path, "plain")])[0]

@@ -103,7 +103,7 @@ def test_what_is_in_no_revision_is_kept_beside(place: Place, edited: str) -> Non
     assert not (place.run_folder() / "plan.saved-2.json").exists()
 
 
-def test_mistakes_are_told_and_write_nothing(place: Place, edited: str) -> None:
+def test_mistakes_are_reported_and_write_nothing(place: Place, edited: str) -> None:
     before = dict(everything(place))
     assert f"which revision? agentfs restore {edited}@N" in place.agentfs("restore", "job", code=2).stderr
     assert f"{edited} has no revision 9 (it has 1 to 2)" in place.agentfs("restore", "job@9", code=2).stderr

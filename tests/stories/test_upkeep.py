@@ -83,7 +83,7 @@ def test_run_leaves_it_while_a_daemon_is_there(place: Place) -> None:
         assert "maintained" not in done.stderr
 
 
-def test_a_persons_lock_is_left_and_told(place: Place) -> None:
+def test_a_persons_lock_is_left_and_reported(place: Place) -> None:
     lock = place.runs / ".git" / "packed-refs.lock"
     lock.touch()
     done = place.agentfs("run", place.runbook("### a\n```sh\necho hi\n```\n"))

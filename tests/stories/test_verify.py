@@ -249,7 +249,7 @@ def test_a_whole_run_is_deleted(copy: Path) -> None:
     assert shown(copy) == []
 
 
-def test_what_a_person_edits_is_told_and_is_no_alarm(copy: Path) -> None:
+def test_what_a_person_edits_is_reported_and_is_no_alarm(copy: Path) -> None:
     (job(copy) / "goal.md").write_text((job(copy) / "goal.md").read_text() + "\nAnd more.\n")
     changed("plan.json", "echo 42", "echo 44")(job(copy))
     (job(copy) / "steps" / "notes.txt").write_text("mine\n")

@@ -82,7 +82,7 @@ def test_the_same_name_twice_is_two_runs(watching: Watching) -> None:
     assert watching.outcome("twice-2")["answer"] == "second"
 
 
-def test_a_goal_that_is_no_good_is_rejected_with_its_reason_and_holds_up_nothing(watching: Watching) -> None:
+def test_an_invalid_goal_is_rejected_with_its_reason_and_holds_up_nothing(watching: Watching) -> None:
     bad = book("echo a").replace("### a\n", "### a\nafter: b\n")
     goals, rejected = watching.goals, watching.goals / "rejected"
     watching.drop("bad.md", bad)
@@ -163,7 +163,7 @@ def test_an_ended_run_that_is_taken_up_again_is_driven_again(watching: Watching)
     once(watching, "again")
 
 
-def test_a_second_daemon_is_refused_and_told_who_is_first(watching: Watching) -> None:
+def test_a_second_daemon_is_refused_and_the_first_is_named(watching: Watching) -> None:
     second = watching.place.agentfs("watch", code=2)
     assert f"goals is being watched already, by process {watching.popen.pid} (" in second.stderr
     assert "agentfs watch)" in second.stderr

@@ -71,7 +71,7 @@ WRITTEN = {
 }
 
 
-def test_a_goal_that_is_no_good_is_rejected_with_its_reason(watching: Watching) -> None:
+def test_an_invalid_goal_is_rejected_with_its_reason(watching: Watching) -> None:
     for name, (content, _) in WRITTEN.items():
         (watching.goals / name).write_bytes(content)
     said = {name: watching.rejected(name) for name in WRITTEN}

@@ -125,7 +125,7 @@ def test_ctrl_c_once_lets_what_runs_finish_and_takes_nothing_new(place: Place) -
     assert "goes on from here" in daemon.said()
 
 
-def test_a_broken_run_is_set_aside_alone_and_taken_up_when_it_is_mended(place: Place) -> None:
+def test_a_broken_run_is_set_aside_alone_and_taken_up_when_it_is_fixed(place: Place) -> None:
     with Watching(place) as daemon:
         daemon.drop("job.md", book("test -e ready && echo ok", lines="retries: 0"))
         daemon.outcome("job")
@@ -156,7 +156,7 @@ def test_a_run_deleted_under_its_hands_holds_up_no_other(place: Place) -> None:
         assert daemon.outcome("stays")["status"] == "done"
 
 
-def test_goals_that_is_moved_away_is_made_anew(place: Place) -> None:
+def test_goals_that_is_moved_away_is_made_again(place: Place) -> None:
     with Watching(place) as daemon:
         os.rename(daemon.goals, place.root / "old-goals")
         daemon.wait_to_hear("goals/ was moved or deleted")
@@ -168,7 +168,7 @@ def test_goals_that_is_moved_away_is_made_anew(place: Place) -> None:
     assert len(list(place.runs.glob("*/*/run.json"))) == 1
 
 
-def test_runs_that_is_moved_away_is_made_anew_with_a_ledger(place: Place) -> None:
+def test_runs_that_is_moved_away_is_made_again_with_a_ledger(place: Place) -> None:
     with Watching(place) as daemon:
         daemon.drop("asks.md", GATED)
         asks = daemon.folder("asks")
@@ -209,7 +209,7 @@ def test_a_run_that_is_renamed_or_copied_goes_on_under_its_new_name(place: Place
     place.ledger_is_sound()
 
 
-def test_what_happens_while_more_happens_than_can_be_heard_is_noticed(place: Place) -> None:
+def test_what_happens_while_the_event_queue_overflows_is_noticed(place: Place) -> None:
     """The kernel keeps 16,384 events for somebody who does not listen, and drops the rest."""
     limit = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
     if limit > 100_000:
@@ -268,7 +268,7 @@ def test_a_flood_of_goals_is_taken_whole_and_once_while_it_answers(place: Place)
     assert "rejected" not in daemon.said()
 
 
-def test_what_is_edited_in_a_run_that_has_ended_is_told(place: Place) -> None:
+def test_what_is_edited_in_a_run_that_has_ended_is_reported(place: Place) -> None:
     with Watching(place) as daemon:
         daemon.drop("job.md", book("test -e ready && echo ok", lines="retries: 0"))
         daemon.outcome("job")

@@ -161,7 +161,7 @@ def test_checks_and_needs_name_their_command_and_a_timeout_how_long_it_was(place
 
 
 @pytest.mark.disk
-def test_what_to_do_about_a_failed_check_stands_below_the_reason(place: Place) -> None:
+def test_what_to_do_about_a_failed_check_is_below_the_reason(place: Place) -> None:
     """A hint may be long; the reason is the line that every list shows."""
     where = place.root.parent / "elsewhere"
     where.mkdir()
