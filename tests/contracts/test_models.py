@@ -1,4 +1,4 @@
-"""What every model promises, whoever answers: a server, a program or a script."""
+"""What every model promises, whatever answers: a server, a program or a script."""
 
 import json
 import shlex

@@ -1,4 +1,4 @@
-"""An answer's steps become a whole plan; what a planner may not do is said; what it said is weighed."""
+"""An answer's steps become a whole plan; what a planner may not do is reported; its answer is evaluated."""
 
 import json
 from dataclasses import replace
@@ -37,7 +37,7 @@ def plan_from(*listed: Any, on: PlanContext = MIDWAY) -> Any:
     return merge_steps(spell_out_steps(list(listed), on, CATALOGUE), on)
 
 
-def told(answer: Any, on: PlanContext = MIDWAY, catalogue: Catalogue = CATALOGUE) -> Evaluation:
+def evaluated(answer: Any, on: PlanContext = MIDWAY, catalogue: Catalogue = CATALOGUE) -> Evaluation:
     return evaluate_answer(json.dumps(answer), on, catalogue, AROUND)
 
 
@@ -210,7 +210,7 @@ NO_GATE = "the step 'rm' has a gate, which only a person may remove -> add \"gat
     ],
 )  # fmt: skip
 def test_a_planner_may_not(on: PlanContext, answer: Any, problems: list[str]) -> None:
-    weighed = told(answer, on)
+    weighed = evaluated(answer, on)
     assert list(weighed.hard) == problems
     assert not weighed.usable
 
@@ -238,7 +238,7 @@ def test_a_planner_may_not(on: PlanContext, answer: Any, problems: list[str]) ->
     ],
 )
 def test_a_planner_may(on: PlanContext, answer: Any) -> None:
-    weighed = told(answer, on)
+    weighed = evaluated(answer, on)
     assert (weighed.verdict, weighed.hard, weighed.soft) == ("plan", (), ())
 
 
@@ -246,19 +246,19 @@ def test_a_planner_may(on: PlanContext, answer: Any) -> None:
 
 
 def test_verdicts() -> None:
-    assert told({"keep": True}) == Evaluation("keep")
-    assert told({"finished": True, "answer": 53}) == Evaluation("finished", a_plan_value(A), 53)
-    assert told({"finished": True, "answer": 53}, standing(A, done=("a",))) == Evaluation("finished", None, 53)
-    assert told({"impossible": "no"}, FIRST) == Evaluation("impossible", None, "no", soft=(UNSHOWN,))
+    assert evaluated({"keep": True}) == Evaluation("keep")
+    assert evaluated({"finished": True, "answer": 53}) == Evaluation("finished", a_plan_value(A), 53)
+    assert evaluated({"finished": True, "answer": 53}, standing(A, done=("a",))) == Evaluation("finished", None, 53)
+    assert evaluated({"impossible": "no"}, FIRST) == Evaluation("impossible", None, "no", soft=(UNSHOWN,))
     shown = replace(FIRST, evidence="Restart the database server\nsudo: a password is required")
     why = "there is no way: sudo says `a password is required`"
-    assert told({"impossible": why}, shown) == Evaluation("impossible", None, why)
-    assert told([step("d")]) == Evaluation("plan", a_plan_value(A, step("d", depends_on=["a"])))
+    assert evaluated({"impossible": why}, shown) == Evaluation("impossible", None, why)
+    assert evaluated([step("d")]) == Evaluation("plan", a_plan_value(A, step("d", depends_on=["a"])))
 
 
 def test_the_same_plan_again_keeps_it() -> None:
-    assert told([B, C]) == Evaluation("keep")
-    assert told([C, B]) == Evaluation("keep")  # the order means nothing where depends_on is spelled out
+    assert evaluated([B, C]) == Evaluation("keep")
+    assert evaluated([C, B]) == Evaluation("keep")  # the order means nothing where depends_on is spelled out
 
 
 @pytest.mark.parametrize(
@@ -270,7 +270,7 @@ def test_the_same_plan_again_keeps_it() -> None:
     ],
 )
 def test_the_same_plan_again_is_no_answer_where_keeping_it_is_none(trigger: Any, why: str) -> None:
-    weighed = told([B, C], replace(MIDWAY, triggers=frozenset((trigger,))))
+    weighed = evaluated([B, C], replace(MIDWAY, triggers=frozenset((trigger,))))
     assert weighed.hard == (f"steps: this is the present plan: {why} -> change what has to change",)
 
 
@@ -283,7 +283,7 @@ def test_problems_name_the_step_and_the_field() -> None:
             7,
         ]
     }
-    assert told(answer, FIRST).hard == (
+    assert evaluated(answer, FIRST).hard == (
         'the step {"tool": "note", "input": {"text": "t"}, "depends_on": ["…: the field \'id\' is missing -> add "id": stable across revisions: lower case letters, digits and -, at most 63',
         "the step 7: 'steps[3]' must be an object {…}, not a number -> write an object {…}",
         "step 'x', input.command: {{steps.nope.output}} refers to a step that is not in the plan -> the other steps are y",
@@ -343,7 +343,7 @@ VALUES = JSON | st.lists(
 @settings(deadline=None, max_examples=size(75, 1500))
 @given(VALUES, st.sampled_from([FIRST, MIDWAY, GATED]))
 def test_any_value_is_evaluated(value: Any, on: PlanContext) -> None:
-    weighed = told({"steps": value} if isinstance(value, list) else value, on)
+    weighed = evaluated({"steps": value} if isinstance(value, list) else value, on)
     assert all(isinstance(one, str) for one in (*weighed.hard, *weighed.soft))
     if weighed.usable:
         Answer(call=1, verdict=weighed.verdict, plan=weighed.plan, answer=weighed.answer, duration_s=0.0)
@@ -356,5 +356,5 @@ def test_a_whole_plan_of_good_steps_has_no_findings() -> None:
         write("note-it", "todo.txt", "{{steps.count.output}}\n", checks=["grep -q '[0-9]' todo.txt"]),
         by_model("tell", tools=["read_file"], input={"material": "{{steps.count.output}}"}),
     ]
-    weighed = told(good, FIRST)
+    weighed = evaluated(good, FIRST)
     assert (weighed.verdict, weighed.hard, weighed.soft) == ("plan", (), ())

@@ -1,4 +1,4 @@
-"""What a planner is told: everything it needs, bounded, and nothing of an executor's conversation."""
+"""What a planner's prompt holds: everything it needs, bounded, and nothing of an executor's conversation."""
 
 from dataclasses import replace
 from typing import Any
@@ -153,8 +153,8 @@ def test_checks_that_failed_are_in_the_prompt() -> None:
         CheckResult(kind="file", ok=True, detail="there"),
     )
     given = with_results(a_plan(a_step("a")), ("a", "failed", {"checks": checks}))
-    told = "checks that failed:\n```\ncommand: `./test`: exit 1: two\none\ntwo\n```"
-    assert told in section(text_for(given), "Results so far")
+    expected = "checks that failed:\n```\ncommand: `./test`: exit 1: two\none\ntwo\n```"
+    assert expected in section(text_for(given), "Results so far")
 
 
 def test_pins_of_finished_steps_matter_no_more() -> None:

@@ -343,13 +343,13 @@ def test_outputs_that_may_be() -> None:
 
 
 def test_code_that_prints_nothing() -> None:
-    def told(code: str) -> list[tuple[str, str]]:
+    def places(code: str) -> list[tuple[str, str]]:
         use = step("use", input={"text": "{{steps.p.output}}"})
         return [one[:2] for one in found(step("p", tool="python", input={"code": code}), use)]
 
-    assert told("sum(int(line) for line in open('a.txt'))") == [(HARD, "/steps/0/input/code")]
-    assert told("import shop\nshop.total()") == [(SOFT, "/steps/0/input/code")]
-    assert told("print(1)") == told("import sys; sys.stdout.buffer.flush()") == []
+    assert places("sum(int(line) for line in open('a.txt'))") == [(HARD, "/steps/0/input/code")]
+    assert places("import shop\nshop.total()") == [(SOFT, "/steps/0/input/code")]
+    assert places("print(1)") == places("import sys; sys.stdout.buffer.flush()") == []
     assert found(step("p", tool="python", input={"code": "x = 1"}), step("n")) == []
 
 

@@ -264,7 +264,7 @@ def test_merging_is_the_same_from_both_sides(plans: tuple[Plan, Plan, Plan]) -> 
 
 
 def _both_changed(merged: Merged) -> set[tuple[str, str, str]]:
-    """What both sides changed, each their own way; what follows from steps that left is told apart above."""
+    """What both sides changed, each their own way; what follows from steps that left is tested above."""
     found = [one for one in merged.conflicts if one.field != "depends_on" and "needed" not in str(one.theirs)]
     return {(one.place, str(one.mine), str(one.theirs)) for one in found}
 

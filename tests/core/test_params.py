@@ -234,7 +234,7 @@ def test_a_goal_without_parameters_says_where_to_declare_them() -> None:
         ("null", {"type": ["null", "string"]}, None),
         ("3", {"enum": [1, 2, 3]}, 3),
         ("NaN", {"type": "number"}, "NaN"),
-        ("0", {"type": "integer", "minimum": 1}, 0),  # it does not fit, and is told as what it is
+        ("0", {"type": "integer", "minimum": 1}, 0),  # it does not fit, and is reported as what it is
         ("[" * 200, {"type": "array"}, "[" * 200),
     ],
 )

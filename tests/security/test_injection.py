@@ -243,8 +243,8 @@ def test_an_executor_that_obeys_what_it_reads(place: Place, server: ScriptedServ
     assert [path.name for path in (folder / "steps").glob("*question*")] == ["gate.1.question.md"]
     assert not (folder / "outcome.json").exists()
     assert place.read("plan.json")["status"] == "approved"
-    told = json.dumps(server.requests)
-    assert ("private-key-material" in told, "OPENAI_API_KEY=" in told) == (False, False)
+    sent = json.dumps(server.requests)
+    assert ("private-key-material" in sent, "OPENAI_API_KEY=" in sent) == (False, False)
     assert {name for name in CASES if not (folder / f"steps/{name}.1.log.jsonl").read_text().count('"tool"')} == set()
     assert len(CASES) + len(ANSWERS) + len(VERDICTS) >= 50
 

@@ -32,8 +32,8 @@ def test_a_bad_runbook_is_refused_with_its_line(place: Place, steps: str, messag
     assert message in refused.stderr
     assert "(" in refused.stderr
     assert not list(place.runs.glob("????-*"))
-    code, said, _ = place.looks("check", "job.md")
-    assert (code, message in said) == (2, True)
+    code, output, _ = place.looks("check", "job.md")
+    assert (code, message in output) == (2, True)
 
 
 def test_a_goal_without_steps_or_model_is_reported_with_both_ways_out(place: Place) -> None:

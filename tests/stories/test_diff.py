@@ -35,9 +35,9 @@ def test_a_difference_by_meaning(place: Place) -> None:
         "    tool: note",
         "    input.text:",
     ]
-    said = place.agentfs("diff", "job", "1..").stdout
-    assert said.count("      +line\n") == 50
-    assert said.splitlines()[-5:] == [
+    output = place.agentfs("diff", "job", "1..").stdout
+    assert output.count("      +line\n") == 50
+    assert output.splitlines()[-5:] == [
         "runs again:",
         "  b: the step, or one before it, has changed",
         "  c: waits for b",

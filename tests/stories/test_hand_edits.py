@@ -338,7 +338,7 @@ def test_an_invalid_goal_after_a_restart_is_no_edit(place: Place) -> None:
     for step in "ab":
         place.agentfs("approve", "job")
         resumed = place.agentfs("run", "--resume", "job", code=3 if step == "a" else 0)
-        assert ("the goal is not valid: see goal.error.md" in resumed.stderr) == (step == "a"), "it is said once"
+        assert ("the goal is not valid: see goal.error.md" in resumed.stderr) == (step == "a"), "it is reported once"
         assert "the goal was edited" not in resumed.stderr
     assert not (folder / "planning" / "2.json").exists()
     assert place.read("outcome.json")["proof"]["by"]["person"] == 1, "the goal's own check"

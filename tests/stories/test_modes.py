@@ -13,7 +13,7 @@ PLANNER, EXECUTOR = "gpt-5", "gpt-5-mini"
 GOAL = "Tidy the shop\n"
 CHECKED = "---\nchecks:\n  - kind: file\n    path: report.md\n---\nWrite a report.\n"
 MEND: dict[str, Any] = {
-    "id": "mend",
+    "id": "fix",
     "description": "Write the report",
     "tool": "write_file",
     "input": {"path": "report.md", "content": "all is well"},
@@ -47,7 +47,7 @@ def offered(request: dict[str, Any]) -> list[str]:
     return [tool["function"]["name"] for tool in request["tools"]]
 
 
-def said_to(server: ScriptedServer, number: int) -> str:
+def messages_of(server: ScriptedServer, number: int) -> str:
     return "\n".join(str(message["content"]) for message in server.requests[number]["messages"])
 
 
@@ -57,7 +57,7 @@ def assert_drifted(place: Place, why: str, *, kind: str = "drift") -> None:
     assert (error["kind"], error["message"]) == (kind, why)
     call = place.read("planning/2.json")
     assert (call["trigger"], call["step"], call["evidence"]) == ("drift", "do", ["steps/do.1.result.json"])
-    assert [step["id"] for step in place.read("plan.json")["steps"]] == ["mend"]
+    assert [step["id"] for step in place.read("plan.json")["steps"]] == ["fix"]
     assert not (place.run_folder() / "steps" / "do.2.json").exists(), "one loop is not tried twice"
     assert place.log() == [
         "agentfs job: revision 1, the first plan",
@@ -65,7 +65,7 @@ def assert_drifted(place: Place, why: str, *, kind: str = "drift") -> None:
         "agentfs job: done, 1 of 1 steps",
     ]
     outcome = place.read("outcome.json")
-    assert (outcome["steps"]["done"], outcome["steps"]["failed"]) == (["mend"], ["do"])
+    assert (outcome["steps"]["done"], outcome["steps"]["failed"]) == (["fix"], ["do"])
 
 
 # ── one loop ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -117,8 +117,8 @@ def test_a_loop_that_goes_in_circles(place: Place, server: ScriptedServer) -> No
         server.calls(("list_files", {"path": "."}), to=EXECUTOR)
     server.plan({"steps": [MEND]}, to=PLANNER)
     place.agentfs("run", place.goal(GOAL))
-    assert "same arguments" not in said_to(server, 2)
-    assert "3 times" in said_to(server, 3), "it is warned first"
+    assert "same arguments" not in messages_of(server, 2)
+    assert "3 times" in messages_of(server, 3), "it is warned first"
     why = "it went in circles: it called list_files with the same arguments 5 times, with the same result"
     assert_drifted(place, why)
     server.done()
@@ -132,8 +132,8 @@ def test_a_loop_that_claims_to_be_done_against_a_failing_check(place: Place, ser
     place.agentfs("run", place.goal(CHECKED))
     missing = "there is no report.md in the working folder"
     assert_drifted(place, f"it claimed to be done against a failing check: file: {missing}")
-    assert missing in said_to(server, 2), "the loop is told what is missing"
-    assert missing in said_to(server, 5), "the planner sees which check failed"
+    assert missing in messages_of(server, 2), "the prompt of the loop names what is missing"
+    assert missing in messages_of(server, 5), "the planner sees which check failed"
     server.done()
 
 
@@ -158,7 +158,7 @@ def test_a_scratchpad_is_written_first_and_shown_every_turn(place: Place, server
     place.agentfs("run", place.goal(GOAL), "--mode", "scratchpad", "--workdir", ".")
     assert asked(server) == [EXECUTOR] * 4
     assert (place.run_folder() / "files" / "PLAN.md").read_text() == "- [x] sweep the floor\n"
-    assert "PLAN.md" in said_to(server, 1).splitlines()[-1], "nothing else is done before there is a plan"
+    assert "PLAN.md" in messages_of(server, 1).splitlines()[-1], "nothing else is done before there is a plan"
     shown = [str(request["messages"][-1]["content"]) for request in server.requests[2:]]
     assert ["- [ ] sweep" in shown[0], "- [x] sweep" in shown[1], "- [ ] sweep" in shown[1]] == [True, True, False]
 
@@ -186,7 +186,7 @@ def test_the_planner_is_asked_first(place: Place, server: ScriptedServer, words:
     if reviewed:
         place.agentfs("approve", "job")
         place.agentfs("run", "--resume", "job")
-    assert place.read("outcome.json")["steps"]["done"] == ["mend"]
+    assert place.read("outcome.json")["steps"]["done"] == ["fix"]
 
 
 def test_stepwise_stops_at_its_number_of_steps(place: Place, server: ScriptedServer) -> None:

@@ -95,18 +95,18 @@ def test_values_from_a_file_count_after_what_was_typed(place: Place, deploy: str
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "said"),
+    ("name", "text", "message"),
     [
         ("none.yaml", None, "agentfs: --params none.yaml: No such file or directory\n"),
         ("a.yaml", "- 1\n", "agentfs: a.yaml:1:1: the values are no fields (write each as name: value)\n"),
         ("a.json", "{", "agentfs: a.json:1:1: the file ends in the middle"),
     ],
 )
-def test_a_file_of_values_that_is_none(place: Place, deploy: str, name: str, text: str | None, said: str) -> None:
+def test_a_file_of_values_that_is_none(place: Place, deploy: str, name: str, text: str | None, message: str) -> None:
     if text is not None:
         (place.root / name).write_text(text, encoding="utf-8")
     refused = place.agentfs("run", deploy, "--params", name, code=2)
-    assert refused.stderr.startswith(said)
+    assert refused.stderr.startswith(message)
     assert list(place.runs.glob("????-??-??/*")) == []
 
 
@@ -266,8 +266,8 @@ def test_many_such_schemas_take_no_longer_than_one(place: Place, monkeypatch: py
     place.agentfs("init")
     params = "".join(f'\n  x{n}: {{type: string, pattern: "^(a+)+$", default: aaab}}' for n in range(100))
     place.runbook("### a\n```sh\necho {{params.x1}}\n```\n", f"params:{params}")
-    code, said, err = place.looks("check", "job.md")
-    assert (code, said.count("the schema took too long to judge"), len(asked)) == (2, 100, 1), said + err
+    code, output, err = place.looks("check", "job.md")
+    assert (code, output.count("the schema took too long to judge"), len(asked)) == (2, 100, 1), output + err
 
 
 # ── reuse ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -334,10 +334,10 @@ def test_requests_that_cannot_be_taken(place: Place, deploy: str) -> None:
         f"---\napprove: plan\n---\n{DEPLOY.split('---')[2].replace('{{params.', '{{x.')}", "runbooks/strict.md"
     )
     place.goal("# Do\n\n## Steps\n\n### a\nWords.\n\n### a\n```sh\ntrue\n```\n", "runbooks/broken.md")
-    for request_text, said in REQUESTS:
+    for request_text, message in REQUESTS:
         place.goal(request_text, "x.yaml")
         refused = place.agentfs("run", "x.yaml", code=2)
-        assert refused.stderr.removeprefix("agentfs: ").startswith(said), request_text
+        assert refused.stderr.removeprefix("agentfs: ").startswith(message), request_text
         assert list(place.runs.glob("????-??-??/*")) == []
         assert place.looks("check", "x.yaml")[0] == 2
 
@@ -358,7 +358,7 @@ def test_requests_are_dropped_like_goals(place: Place, deploy: str) -> None:
         daemon.drop("bad.json", '{"uses": "runbooks/deploy.md", "params": {"evn": "prod"}}')
         rejected = place.root / "goals" / "rejected"
         wait_for((rejected / "bad.json.error.md").exists, "the bad one to be rejected")
-        daemon.wait_to_hear("(and 1 more); see goals/rejected/bad.json.error.md")
+        daemon.wait_for_output("(and 1 more); see goals/rejected/bad.json.error.md")
         wait_for(lambda: any(place.runs.glob("*/good/outcome.json")), "the good one to end")
     assert contents(place.root / "goals") == ["rejected/bad.json", "rejected/bad.json.error.md"]
     words = (rejected / "bad.json.error.md").read_text(encoding="utf-8")

@@ -43,7 +43,7 @@ def run(place: Place, *words: str, code: int = 0, goal: str = "Tidy the shop\n")
 
 
 def asked(server: ScriptedServer, number: int = -1) -> str:
-    """Return what the planner was told in a request, as text."""
+    """Return the text of a request to the planner."""
     return json.dumps(server.requests[number]["messages"])
 
 
@@ -157,14 +157,14 @@ def test_replan_md_and_the_command_ask_for_another_plan(place: Place, server: Sc
     assert triggers(place)[1] == ("asked", None, ["planning/2.asked.md"])
     assert "use the new way" in asked(server)
     server.plan({"steps": [shell("newest", "echo newest")]})
-    said = place.agentfs("replan", "job", "--because", "newer still").stderr
-    assert "agentfs resume" in said
+    output = place.agentfs("replan", "job", "--because", "newer still").stderr
+    assert "agentfs resume" in output
     place.agentfs("run", "--resume", "job", code=3)
     place.agentfs("approve", "job", "planning/3")
     assert place.agentfs("run", "--resume", "job").stdout == "newest\n"
     assert place.log()[2] == "agentfs planner job: revision 3, as asked"
-    said = place.agentfs("replan", "job").stderr
-    assert "outcome.json: removed" in said
+    output = place.agentfs("replan", "job").stderr
+    assert "outcome.json: removed" in output
 
 
 def test_a_draft_is_looked_at_and_may_be_rejected(place: Place, server: ScriptedServer) -> None:

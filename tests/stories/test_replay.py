@@ -251,9 +251,9 @@ def test_what_is_missing_is_reported_with_exit_code_2(place: Place, server: Scri
     log.write_text("".join(lines[:2]), encoding="utf-8")
     assert "planning/2.log.jsonl holds 1 of the 2 requests to gpt-5" in replay(place, code=2).stderr
     log.unlink()
-    said = replay(place, code=2).stderr
-    assert "cannot be replayed" in said
-    assert "planning/2.log.jsonl is missing: it holds the 2 requests to gpt-5" in said
+    output = replay(place, code=2).stderr
+    assert "cannot be replayed" in output
+    assert "planning/2.log.jsonl is missing: it holds the 2 requests to gpt-5" in output
     assert place.agentfs("replay", "nothing", code=2).stderr.startswith("agentfs: there is no run 'nothing'")
 
 

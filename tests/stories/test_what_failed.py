@@ -47,8 +47,8 @@ SUMMARY = f"upload-slowly failed: {SLOWLY}; the clean-up is done; 2 of 5 steps d
 def test_a_failed_run_is_the_same_everywhere(place: Place) -> None:
     ended = place.agentfs("run", place.runbook(PUBLISH), code=1)
     run = place.run_folder().parent.name + "/job"
-    said = [line.partition(" (attempt 1): ")[2] for line in ended.stderr.splitlines() if "FAILED" in line]
-    assert said == [UPLOAD, SLOWLY]
+    messages = [line.partition(" (attempt 1): ")[2] for line in ended.stderr.splitlines() if "FAILED" in line]
+    assert messages == [UPLOAD, SLOWLY]
     assert f"replanning: upload failed ({UPLOAD})" in ended.stderr.splitlines()
     assert f"{run}: failed, {SUMMARY}" in ended.stderr.splitlines()
 

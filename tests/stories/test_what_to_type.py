@@ -1,4 +1,4 @@
-"""What a command suggests can be typed as it stands, and what it would bring about is said first."""
+"""What a command suggests can be typed as it is, and its consequences are shown first."""
 
 import shlex
 import signal
