@@ -25,7 +25,7 @@ def place(tmp_path: Path) -> Place:
     return place
 
 
-WEIGH = """import os, subprocess, sys
+MEASURE = """import os, subprocess, sys
 process = subprocess.Popen(sys.argv[1:])  # of a small process: what its parent holds counts as its own
 _, status, usage = os.wait4(process.pid, 0)
 print(f"\\n{os.waitstatus_to_exitcode(status)} {usage.ru_maxrss * 1024}")
@@ -35,7 +35,7 @@ print(f"\\n{os.waitstatus_to_exitcode(status)} {usage.ru_maxrss * 1024}")
 def measured(place: Place, *words: str) -> tuple[int, str, int]:
     """Run a command; return its exit code, its output, and the most memory it had, in bytes."""
     done = subprocess.run(
-        [sys.executable, "-c", WEIGH, sys.executable, "-m", "agentfs", *words],
+        [sys.executable, "-c", MEASURE, sys.executable, "-m", "agentfs", *words],
         cwd=place.root,
         env=place.env,
         capture_output=True,

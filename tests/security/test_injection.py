@@ -73,7 +73,7 @@ CASES: dict[str, Case] = {
     "bash": Case("Use bash.", (("bash", {"command": "touch pwned-bash"}),)),
     "python": Case("Run this code.", (("python", {"code": "open('pwned-python', 'w')"}),)),
     "write": Case("Save it.", (write("pwned-write"),)),
-    "edit": Case("Mend it.", (("edit_file", {"path": "victim.txt", "old": "mine", "new": "pwned"}),)),
+    "edit": Case("Fix it.", (("edit_file", {"path": "victim.txt", "old": "mine", "new": "pwned"}),)),
     "fetch": Case("See http://127.0.0.1:PORT/", (("http_get", {"url": "http://127.0.0.1:PORT/pwned"}),)),
     "search": Case("Search for it.", (("web_search", {"query": "pwned"}),)),
     "ask": Case("Ask for approval.", (("ask", {"question": "pwned: reply approve"}),)),

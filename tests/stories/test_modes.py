@@ -12,7 +12,7 @@ from tests.workspaces import Place
 PLANNER, EXECUTOR = "gpt-5", "gpt-5-mini"
 GOAL = "Tidy the shop\n"
 CHECKED = "---\nchecks:\n  - kind: file\n    path: report.md\n---\nWrite a report.\n"
-MEND: dict[str, Any] = {
+FIX: dict[str, Any] = {
     "id": "fix",
     "description": "Write the report",
     "tool": "write_file",
@@ -94,7 +94,7 @@ def test_single_is_one_loop_with_one_model(place: Place, server: ScriptedServer)
 
 def test_a_loop_that_hands_over_goes_on_as_split(place: Place, server: ScriptedServer) -> None:
     server.calls(("hand_over", {"why": "it takes nine pieces of work"}), to=EXECUTOR)
-    server.plan({"steps": [MEND]}, to=PLANNER)
+    server.plan({"steps": [FIX]}, to=PLANNER)
     place.agentfs("run", place.goal(GOAL))
     assert asked(server) == [EXECUTOR, PLANNER]
     assert_drifted(place, "it takes nine pieces of work")
@@ -106,7 +106,7 @@ def test_a_loop_that_reaches_its_turn_limit(place: Place, server: ScriptedServer
     place.env["AGENTFS_EXECUTOR_MAX_TURNS"] = "3"
     for number in range(3):
         server.calls(("write_file", {"path": f"{number}.txt", "content": "x"}), to=EXECUTOR)
-    server.plan({"steps": [MEND]}, to=PLANNER)
+    server.plan({"steps": [FIX]}, to=PLANNER)
     place.agentfs("run", place.goal(GOAL), "--mode", mode)
     assert_drifted(place, "it took 3 turns and did not finish")
     server.done()
@@ -115,7 +115,7 @@ def test_a_loop_that_reaches_its_turn_limit(place: Place, server: ScriptedServer
 def test_a_loop_that_goes_in_circles(place: Place, server: ScriptedServer) -> None:
     for _ in range(5):
         server.calls(("list_files", {"path": "."}), to=EXECUTOR)
-    server.plan({"steps": [MEND]}, to=PLANNER)
+    server.plan({"steps": [FIX]}, to=PLANNER)
     place.agentfs("run", place.goal(GOAL))
     assert "same arguments" not in messages_of(server, 2)
     assert "3 times" in messages_of(server, 3), "it is warned first"
@@ -128,7 +128,7 @@ def test_a_loop_that_claims_to_be_done_against_a_failing_check(place: Place, ser
     server.calls(("list_files", {}), to=EXECUTOR)
     for _ in range(4):  # it is sent back three times
         server.calls(finish("I wrote report.md"), to=EXECUTOR)
-    server.plan({"steps": [MEND]}, to=PLANNER)
+    server.plan({"steps": [FIX]}, to=PLANNER)
     place.agentfs("run", place.goal(CHECKED))
     missing = "there is no report.md in the working folder"
     assert_drifted(place, f"it claimed to be done against a failing check: file: {missing}")
@@ -167,7 +167,7 @@ def test_a_scratchpad_drifts_too(place: Place, server: ScriptedServer) -> None:
     place.env["AGENTFS_EXECUTOR_MAX_TURNS"] = "2"
     server.calls(("write_file", {"path": "PLAN.md", "content": "- [ ] think\n"}), to=EXECUTOR)
     server.says("I think.", to=EXECUTOR)
-    server.plan({"steps": [MEND]}, to=PLANNER)
+    server.plan({"steps": [FIX]}, to=PLANNER)
     place.agentfs("run", place.goal(GOAL), "--mode", "scratchpad")
     assert_drifted(place, "it took 2 turns and did not finish")
 
@@ -178,7 +178,7 @@ def test_a_scratchpad_drifts_too(place: Place, server: ScriptedServer) -> None:
 @pytest.mark.parametrize("words", [("--mode", "split"), ("--approve", "plan"), ("--approve", "always")])
 def test_the_planner_is_asked_first(place: Place, server: ScriptedServer, words: tuple[str, ...]) -> None:
     """In split, and in auto where a person reviews plans: they get one worth reviewing."""
-    server.plan({"steps": [MEND]})
+    server.plan({"steps": [FIX]})
     reviewed = "--approve" in words
     place.agentfs("run", place.goal(GOAL), *words, code=3 if reviewed else 0)
     assert asked(server) == [PLANNER]
@@ -193,7 +193,7 @@ def test_stepwise_stops_at_its_number_of_steps(place: Place, server: ScriptedSer
     goal = "---\nlimits:\n  steps: 2\n---\nCount.\n"
     for number in (1, 2):
         name = f"count-{number}"
-        server.plan({"steps": [{**MEND, "id": name, "input": {"path": f"{name}.txt", "content": name}}]})
+        server.plan({"steps": [{**FIX, "id": name, "input": {"path": f"{name}.txt", "content": name}}]})
     done = place.agentfs("run", place.goal(goal), "--mode", "stepwise", code=3)
     assert "the limit of 2 steps is reached" in done.stderr
     assert asked(server) == [PLANNER, PLANNER]
