@@ -57,7 +57,7 @@ def test_where_events_turn_out_not_to_come_everything_is_found(place: Place) -> 
         assert '"polling": false' in daemon.output()
         daemon.drop("seen.md", GOOD)
         daemon.folder("seen")
-        (parts["upper"] / "goals" / "unheard.md").write_text(GOOD)
+        (parts["upper"] / "goals" / "unseen.md").write_text(GOOD)
         for name in ("seen", "unseen"):
             ran_once(daemon, name)
 
