@@ -1,4 +1,4 @@
-"""Chromium, driven as a person would: by what stands on the page."""
+"""Chromium, driven as a person would: by what the page shows."""
 
 import os
 import shutil

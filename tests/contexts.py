@@ -24,7 +24,7 @@ each_sandbox = pytest.mark.parametrize("sandbox", ["none", pytest.param("bubblew
 
 @dataclass(frozen=True)
 class RecordedContext:
-    """A context, and what it was told."""
+    """A context, and what was reported to it."""
 
     context: StepContext
     stop: threading.Event

@@ -31,12 +31,12 @@ class Talk:
     deadline: float = math.inf
     limits: Bounds = field(default_factory=bounds)
     events: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
-    heard: list[int] = field(default_factory=list)
+    progress: list[int] = field(default_factory=list)
     stop: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:
         self.budget = Budget(self.limits)
-        self.line = ModelSession(self._log, self.budget, self.stop, self.deadline, self.heard.append)
+        self.line = ModelSession(self._log, self.budget, self.stop, self.deadline, self.progress.append)
 
     def _log(self, event: str, fields: Mapping[str, Any]) -> None:
         self.events.append((event, dict(fields)))
@@ -70,14 +70,14 @@ def a_model(
 
 
 def ask(text: str = "What is it?", *, offers: tuple[Offer, ...] = (), form: Form | None = None) -> Request:
-    return Request("executor", (said("system", "You are brief."), said("user", text)), offers, form)
+    return Request("executor", (message("system", "You are brief."), message("user", text)), offers, form)
 
 
-def said(role: str, content: str) -> JsonObject:
+def message(role: str, content: str) -> JsonObject:
     return {"role": role, "content": content}
 
 
-def tool_said(call: str, content: str) -> JsonObject:
+def tool_result(call: str, content: str) -> JsonObject:
     return {"role": "tool", "tool_call_id": call, "content": content}
 
 

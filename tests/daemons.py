@@ -44,7 +44,7 @@ class Watching:
             self.place.agentfs("init")
         with self.log.open("w", encoding="utf-8") as log, open(os.devnull, "rb") as nothing:
             self.popen = self._begin(nothing.fileno(), log.fileno())
-        self.wait_to_hear(self._until)
+        self.wait_for_output(self._until)
         return self
 
     def _begin(self, nothing: int, log: int) -> "subprocess.Popen[bytes] | warm.Command":
@@ -64,20 +64,20 @@ class Watching:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.end(signal.SIGTERM)
-        assert "Traceback" not in self.said(), self.said()
+        assert "Traceback" not in self.output(), self.output()
 
-    def said(self) -> str:
+    def output(self) -> str:
         return self.log.read_text(encoding="utf-8")
 
-    def wait_to_hear(self, words: str, seconds: float = DEADLINE) -> None:
-        self._wait_for(lambda: words in self.said() or self.popen.poll() is not None, words, seconds)
-        assert words in self.said(), self.said()
+    def wait_for_output(self, words: str, seconds: float = DEADLINE) -> None:
+        self._wait_for(lambda: words in self.output() or self.popen.poll() is not None, words, seconds)
+        assert words in self.output(), self.output()
 
     def _wait_for(self, condition: Callable[[], bool], what: str, seconds: float = DEADLINE) -> None:
         try:
             wait_for(condition, what, seconds)
         except AssertionError as error:
-            raise AssertionError(f"{error}; it said:\n{self.said()}") from None
+            raise AssertionError(f"{error}; its output:\n{self.output()}") from None
 
     def end(self, number: signal.Signals) -> int:
         """Send a signal, wait for the end, return the exit code."""
@@ -102,9 +102,9 @@ class Watching:
         return self.place.run_folder(name)
 
     def rejected(self, name: str) -> str:
-        """Wait until a goal is rejected; return the reason that stands beside it."""
+        """Wait until a goal is rejected; return the reason beside it."""
         reason = self.goals / "rejected" / f"{name}.error.md"
-        self.wait_to_hear(f"see goals/rejected/{name}.error.md")
+        self.wait_for_output(f"see goals/rejected/{name}.error.md")
         return reason.read_text(encoding="utf-8")
 
     def outcome(self, name: str, seconds: float = DEADLINE) -> Any:

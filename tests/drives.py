@@ -94,9 +94,9 @@ class Driven:
 
     def _driven(self, model: Script, folder: Callable[[ExitStack], Path]) -> Drive:
         settings, stop = load_settings(self.workspace.settings, self.environment), Stop()
-        said: list[str] = []
+        messages: list[str] = []
         with (
-            open_world(self.workspace, settings, self.environment, said.append, stop.wake.set) as world,
+            open_world(self.workspace, settings, self.environment, messages.append, stop.wake.set) as world,
             ExitStack() as stack,
         ):
             speaking = replace(world, executor=lambda _run, _name: model)

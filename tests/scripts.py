@@ -53,7 +53,7 @@ class Script:
         session.log_reply(reply.message(), usage, {"finish": reply.finish})
         return reply
 
-    def told(self, turn: int = -1) -> list[str]:
+    def results(self, turn: int = -1) -> list[str]:
         """Return what the messages of a request say, without the opening."""
         return [str(message["content"]) for message in self.asked[turn].messages[2:]]
 

@@ -34,7 +34,7 @@ class Served:
     url: str  # with its code
     command: Any
     cookie: str = ""
-    said: list[str] = field(default_factory=list)
+    printed: list[str] = field(default_factory=list)
 
     @property
     def port(self) -> int:
@@ -94,4 +94,4 @@ def web(place: Place, *words: str) -> Iterator[Served]:
     try:
         yield server
     finally:
-        server.said += end(command)[1:]  # all that it printed after its address
+        server.printed += end(command)[1:]  # all that it printed after its address

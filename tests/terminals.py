@@ -191,10 +191,10 @@ class OnTerminal:
 
     def wait(self) -> tuple[int, str]:
         """Wait for the end; return the exit code, and what it wrote to stdout."""
-        out, said = self.popen.stdout, ""
+        out, output = self.popen.stdout, ""
         try:
             if out and not out.closed:
-                said, _ = self.popen.communicate(timeout=DEADLINE)
+                output, _ = self.popen.communicate(timeout=DEADLINE)
             code = self.popen.wait(timeout=DEADLINE)
         except subprocess.TimeoutExpired:
             self.popen.kill()
@@ -204,7 +204,7 @@ class OnTerminal:
             os.close(self._theirs)  # the last one: the reader finds the end
             self._theirs = None
         self._reader.join(DEADLINE)
-        return code, said
+        return code, output
 
     def wait_to_see(self, *words: str) -> list[str]:
         """Wait until all of these stand on the screen at once; return its lines."""

@@ -207,7 +207,7 @@ def test_few_modules_open_files() -> None:
     assert found == {OPENS_WHAT_OTHERS_NAMED, *OPENS_ITS_OWN}
 
 
-LAYERS = (  # each imports only what stands left of it; those in one group do not import each other
+LAYERS = (  # each imports only what is left of it; those in one group do not import each other
     ("core",), ("storage",), ("prompts",), ("models",), ("tools", "ledger"), ("agents",), ("planner", "executor"),
     ("places",), ("engine",), ("daemon", "replay"), ("ui",), ("doctor", "web"), ("commands",),
 )  # fmt: skip

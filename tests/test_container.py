@@ -8,7 +8,7 @@ REPO = Path(__file__).parent.parent
 LINES = re.sub(r"\\\n", "", (REPO / "Dockerfile").read_text(encoding="utf-8")).splitlines()
 
 
-def said(word: str) -> list[str]:
+def instructions(word: str) -> list[str]:
     """Return what follows each instruction of that name."""
     return [line.removeprefix(f"{word} ") for line in LINES if line.startswith(f"{word} ")]
 
@@ -23,7 +23,7 @@ def test_what_is_copied_is_what_the_package_is_built_from() -> None:
         *wheel["packages"],
         *wheel["force-include"],
     }
-    copied = {name for words in said("COPY") for name in words.split()[:-1]}
+    copied = {name for words in instructions("COPY") for name in words.split()[:-1]}
     assert copied == needed
     assert all((REPO / name).exists() for name in copied)
     kept = {line[1:] for line in (REPO / ".dockerignore").read_text(encoding="utf-8").splitlines() if line[0] == "!"}
@@ -31,9 +31,9 @@ def test_what_is_copied_is_what_the_package_is_built_from() -> None:
 
 
 def test_it_has_the_sandbox_and_git_is_not_root_and_keeps_the_workspace_outside() -> None:
-    (packages,) = [words for words in said("RUN") if "apt-get install" in words]
+    (packages,) = [words for words in instructions("RUN") if "apt-get install" in words]
     assert {"bubblewrap", "git", "ca-certificates"} <= set(packages.split())
-    assert said("USER") == ["agentfs"]
-    assert said("VOLUME") == ['["/workspace", "/home/agentfs"]']
-    assert said("ENTRYPOINT") == ['["agentfs"]']
+    assert instructions("USER") == ["agentfs"]
+    assert instructions("VOLUME") == ['["/workspace", "/home/agentfs"]']
+    assert instructions("ENTRYPOINT") == ['["agentfs"]']
     assert LINES.index("USER agentfs") > max(n for n, line in enumerate(LINES) if line.startswith("RUN "))

@@ -104,7 +104,7 @@ def ran(command: str, folder: Path, home: Path) -> str:
 
 
 def dialogue(body: str) -> Iterator[tuple[str, str]]:
-    """Yield the commands of a console fence, each with what it is said to print."""
+    """Yield the commands of a console fence, each with the output that the page shows."""
     for part in re.split(r"^\$ ", body, flags=re.MULTILINE)[1:]:
         command, _, output = part.partition("\n")
         yield command, output
@@ -115,16 +115,16 @@ def test_the_demo_prints_what_is_shown(tmp_path: Path) -> None:
     ((command, shown),) = dialogue(demo.body)
     assert command == "./demo"
     folder = shutil.copytree(REPO / "examples" / "migration", tmp_path / "migration")
-    said = ran(f"{sys.executable} shop/setup.py && agentfs run goal.md", folder, tmp_path / "home")
-    assert normal(said) == normal(shown)
+    output = ran(f"{sys.executable} shop/setup.py && agentfs run goal.md", folder, tmp_path / "home")
+    assert normal(output) == normal(shown)
 
 
 def test_the_commit_in_the_readme_is_the_one_that_is_made(tmp_path: Path) -> None:
     (shown,) = [fence.body for fence in fences(README) if fence.body.startswith("move-users: revision 2")]
     folder = shutil.copytree(REPO / "examples" / "migration", tmp_path / "migration")
     ran(f"{sys.executable} shop/setup.py && agentfs run goal.md", folder, tmp_path / "home")
-    said = ran("git -C runs log -1 --format=%B HEAD~1", folder, tmp_path / "home")
-    assert normal(said) == normal(shown)
+    output = ran("git -C runs log -1 --format=%B HEAD~1", folder, tmp_path / "home")
+    assert normal(output) == normal(shown)
 
 
 EXECUTED = [(README, "hello", 1), (RUNBOOKS, "tidy", 2), (MCP, "greeting", 4), (TRACES, "spans", 2)]
@@ -302,7 +302,7 @@ def test_the_two_commands_are_there_and_run_in_a_plain_shell() -> None:
 
 
 def test_every_module_the_architecture_names_is_there() -> None:
-    """A bare name stands for a module of the layer that its row begins with."""
+    """A bare name means a module of the layer that its row begins with."""
     named = re.findall(r"`([\w/]+\.py|\w+/)`", (REPO / "ARCHITECTURE.md").read_text(encoding="utf-8"))
     missing = [name for name in named if not [*(REPO / "agentfs").rglob(name), *REPO.glob(name)]]
     assert len(named) > 30

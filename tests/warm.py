@@ -161,8 +161,8 @@ class Command:
     def communicate(self, timeout: float | None = None) -> tuple[str, str]:
         """Return what it prints until its end."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        said: dict[IO[str] | None, list[bytes]] = {self.stdout: [], self.stderr: []}
-        open_ones = [one for one in said if one is not None]
+        printed: dict[IO[str] | None, list[bytes]] = {self.stdout: [], self.stderr: []}
+        open_ones = [one for one in printed if one is not None]
         while open_ones:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             ready, _, _ = select.select(open_ones, [], [], left)
@@ -170,12 +170,12 @@ class Command:
                 raise subprocess.TimeoutExpired(self.args, timeout or 0.0)
             for one in ready:
                 if piece := os.read(one.fileno(), 65536):
-                    said[one].append(piece)
+                    printed[one].append(piece)
                 else:
                     open_ones.remove(one)
         self.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
-        texts = [b"".join(pieces).decode("utf-8", "replace") for pieces in said.values()]
-        for stream in said:
+        texts = [b"".join(pieces).decode("utf-8", "replace") for pieces in printed.values()]
+        for stream in printed:
             if stream is not None:
                 stream.close()
         return texts[0], texts[-1]
@@ -283,12 +283,12 @@ def _rehearse() -> None:
 
     environment, path, folder = dict(os.environ), list(sys.path), os.getcwd()
     handlers = {number: signal.getsignal(number) for number in signal.valid_signals()}
-    with tempfile.TemporaryDirectory(prefix="agentfs-rehearsal-") as root, tempfile.TemporaryFile("w") as said:
+    with tempfile.TemporaryDirectory(prefix="agentfs-rehearsal-") as root, tempfile.TemporaryFile("w") as printed:
         os.environ.clear()
         os.environ.update({"HOME": root, "PATH": environment["PATH"], "LANG": "C.UTF-8", **_ALONE})
         os.chdir(root)
         Path("job.md").write_text(_REHEARSED, encoding="utf-8")
-        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
             for words in (("init",), ("run", "job.md"), ("show", "job"), ("status",), ("log", "job")):
                 main(words)
         os.chdir(folder)

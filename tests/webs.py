@@ -85,7 +85,7 @@ class Recorder:
     names: Mapping[str, Sequence[Sequence[str]]] = field(default_factory=dict)  # each lookup takes the next answer
     lookups: list[tuple[str, int]] = field(default_factory=list)
     connects: list[tuple[tuple[str, ...], int]] = field(default_factory=list)
-    loopback: int | None = None  # this port stands for every public address
+    loopback: int | None = None  # this port answers for every public address
 
     @property
     def net(self) -> Net:

@@ -163,7 +163,7 @@ class Place:
 
 
 def disagreements(root: Path) -> list[str]:
-    """Return in what files and ledger of a workspace disagree, a line each; what is only told is left out."""
+    """Return in what files and ledger of a workspace disagree, a line each; mere notices are left out."""
     found = Verification(Workspace(root)).disagreements() if (root / "runs" / ".git").is_dir() else ()
     return [line_of(one) for one in found if one.grade == "wrong"]
 

@@ -53,7 +53,7 @@ class Task:
 
 @dataclass(slots=True)
 class Attempted:
-    """What an attempt came to: what it said and did, and how it ended."""
+    """What came of an attempt: its messages and actions, and how it ended."""
 
     story: Story
     end: End

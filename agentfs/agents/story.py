@@ -125,7 +125,7 @@ class Story:
                 self.said = self.said + text if part else text
             case Runs() | Edited():
                 self.turns += 1
-                self.said = ""  # what was said before a call is not its last message
+                self.said = ""  # the text before a call is not its last message
             case Ran():
                 self.said = ""
             case Noticed(text=text):
@@ -154,7 +154,7 @@ def _sum(one: Used, more: Used) -> Used:
 
 
 def last_object(text: str) -> dict[str, Any] | None:
-    """Return the last JSON object that stands in a text; None if there is none."""
+    """Return the last JSON object in a text; None if there is none."""
     text, decoder = text[-SEARCHED:], json.JSONDecoder()
     found, at = None, text.find("{")
     while at >= 0:
@@ -171,7 +171,7 @@ def last_object(text: str) -> dict[str, Any] | None:
 class Narrator:
     """Says what events mean to a person who watches, one calm line each; most of them only matter to the story.
 
-    A message that comes in pieces is said line by line, and its end when something else follows.
+    A message that comes in pieces is shown line by line, and its end when something else follows.
     """
 
     workdir: str = ""
@@ -241,7 +241,7 @@ def verdict(agent: Agent, end: End, story: Story, fits: Fits, version: Callable[
     if end.ended_by is not None:
         return _failure_by_us(agent, end, story)
     if story.changed is not None:
-        # The terminal event is not as it was: success can no longer be told from failure.
+        # The terminal event is not as it was: success and failure can no longer be distinguished.
         return _unreadable(agent, story.changed.what, version)
     error = story.ended.error if story.ended else story.trouble
     if end.exit_code != 0:

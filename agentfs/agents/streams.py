@@ -1,6 +1,6 @@
 """How each agent's stream is read: one small reader per format, from its JSON lines to events. Pure.
 
-A reader never fails: an event that it does not know is `Unknown`, and the end of an attempt that cannot be told any
+A reader never fails: an event that it does not know is `Unknown`, and the end of an attempt that cannot be read any
 more is `Changed`. What lines mean was seen with the versions named in tests/recordings/agents.
 """
 

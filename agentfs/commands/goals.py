@@ -173,7 +173,7 @@ def _with_suggestions(goal: dict[str, Any], run: OpenRun, name: str, around: Sur
             continue
         try:
             _check(made, name, around)
-        except BadFile:  # it stands where only text may, in single quotes for example
+        except BadFile:  # it is where only text may be, in single quotes for example
             continue
         goal = made
     return goal

@@ -248,7 +248,7 @@ def _name_in(goal: str) -> str:
 
 
 def _plan_goal(root: Path, goal: Path) -> tuple[str | None, str, int | None]:
-    """Plan a goal in another process; return its run, what it said, and its exit code (None: it goes on)."""
+    """Plan a goal in another process; return its run, its messages, and its exit code (None: it goes on)."""
     argv = [sys.executable, "-m", "agentfs", "-C", str(root), "plan", str(goal), "--approve", "plan", "--for-client"]
     child = subprocess.Popen(
         argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=root,

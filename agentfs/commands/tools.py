@@ -126,7 +126,7 @@ def update(arguments: Namespace) -> int:
         print_json([_offer_page(offer, before, host) for offer in offers])
     else:
         print_lines([line for offer in offers for line in _offer_lines(offer, before.get(offer.name), host)])
-    sys.stdout.flush()  # what is approved is read before it is said to be
+    sys.stdout.flush()  # the person reads what is approved before that is reported
     if kept != before:
         replace(workspace.root / LOCK, render_lock(kept))
         say(f"wrote {LOCK}: these tools are approved as they are listed; a tool that differs when it is called fails")

@@ -106,7 +106,7 @@ def _listener(port: int) -> "socket.socket":
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind(("127.0.0.1", port))
-        listener.listen(128)  # before the address is printed: whoever reads it may ask at once
+        listener.listen(128)  # before the address is printed: its reader may ask at once
     except (OSError, OverflowError) as error:
         listener.close()
         words = getattr(error, "strerror", None) or str(error)
@@ -148,7 +148,7 @@ class Commands:
     workspace: Workspace
 
     def perform(self, act: str, run: str, fields: Mapping[str, str], *, dry_run: bool) -> Done:
-        """Call the command, and return what it said."""
+        """Call the command, and return its messages."""
         printed: list[str] = []
 
         def call() -> None:
@@ -252,7 +252,7 @@ class Commands:
 
 
 def _listen(act: Callable[[], None], run: str, printed: list[str]) -> Done:
-    """Do something, and return what it said; what it printed is put into the list."""
+    """Do something, and return its messages; what it printed is put into the list."""
     words: list[str] = []
     try:
         with listening(words.append, printed.append):

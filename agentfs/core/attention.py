@@ -185,7 +185,7 @@ class Waiting:
     file: str  # to look at, in the run's folder
     why: str
     how: str  # what to type; empty: nothing but an edit helps
-    others: tuple[str, ...] = ()  # things of the same kind and step that it stands for, too
+    others: tuple[str, ...] = ()  # things of the same kind and step that it covers, too
 
 
 def list_waiting(state: RunState, last: Action) -> tuple[Waiting, ...]:

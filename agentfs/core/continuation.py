@@ -168,7 +168,7 @@ def is_done(view: StepView) -> bool:
 
 
 def _asks_again(path: str, facts: Facts) -> bool:
-    """Of a runbook's surprise a person is asked in the fork too: what they said was said of the other run."""
+    """Of a runbook's surprise a person is asked in the fork too: their reply was about the other run."""
     file = paths.parse_step_file(path.removeprefix(f"{paths.STEPS}/"))
     result = facts.attempt(file.step, file.attempt).result if file else None
     return facts.goal.has_steps and result is not None and result.surprising

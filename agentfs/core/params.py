@@ -28,7 +28,7 @@ Schema = Mapping[str, Any]
 
 
 def quick_fit(schema: Any, value: Any) -> str | None:
-    """Judge what is quick to judge where it stands; a schema that may take long is for the caller's process."""
+    """Judge here what is quick to judge; a schema that may take long is for the caller's process."""
     return conformance.mismatch(schema, value) if conformance.is_quick(schema, value) else None
 
 

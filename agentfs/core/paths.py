@@ -119,7 +119,7 @@ def _suffix(kind: str, count: int) -> str:
 
 
 def checks_log_file(call: int) -> str:
-    """Return the name of what was said while the goal's checks were run; only a replay reads it back."""
+    """Return the name of the log of the goal's checks; only a replay reads it back."""
     return f"{call}.checks.log.jsonl"
 
 

@@ -165,7 +165,7 @@ def lines_of(values: list[Any]) -> list[list[str]]:
         texts = [in_ascii(value) if isinstance(value, str) else text_of(value) for value in values]
     found = [[] if value is None else text.split("\n") for value, text in zip(values, texts, strict=True)]
     if all(not lines or lines[-1] == "" for lines in found):
-        return [lines[:-1] for lines in found]  # all end with a line break: that need not be said
+        return [lines[:-1] for lines in found]  # all end with a line break: that need not be shown
     return found
 
 

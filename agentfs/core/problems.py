@@ -72,7 +72,7 @@ class Hints:
 
 
 def did_you_mean(word: str, known: Iterable[str], otherwise: str = "", *, prefix: str = "") -> str:
-    """Return a suggestion for a misspelt word, or `otherwise`. `prefix`: what stands before the word, spelt right."""
+    """Return a suggestion for a misspelt word, or `otherwise`. `prefix`: what comes before the word, spelt right."""
     close = difflib.get_close_matches(word, sorted(known), n=1, cutoff=0.6)
     return f"did you mean {prefix + close[0]!r}?" if close else otherwise
 

@@ -270,7 +270,7 @@ def shed_in(found: GoalChecks | None) -> Iterator[str]:
 
 
 def proof_words(proof: ProofOfDone) -> str:
-    """Return the proof as it is said beside `done`."""
+    """Return the proof as it is shown beside `done`."""
     parts = [_LEVEL_WORDS[proof.level]]
     if proof.touched:
         parts.append(f"changed by a step: {list_first(proof.touched)}")

@@ -341,7 +341,7 @@ class Models(Record):
     )
 
     def called(self, role: ModelRole) -> str | None:
-        """Return what people are told of who plans, or does steps; None: there was none when the run began."""
+        """Return what people see of who plans, or does steps; None: there was none when the run began."""
         named: str | None = getattr(self, role)
         return "a command" if named and role in (self.commands or ()) else named
 
@@ -418,7 +418,7 @@ class Run(Record):
     started_at: Timestamp
 
     def with_tools(self, own: Tools) -> "Run":
-        """Return these settings with what is said there of tools in the place of what is said here."""
+        """Return these settings with the other's entries about tools in place of these."""
         given = {name: value for name, value in own if value is not None and name != "allow"}
         return self.model_copy(update=given if own.allow is None else {**given, "tools": own.allow})
 

@@ -265,7 +265,7 @@ def _moment(stamp: str) -> float:
 
 
 def _later(stamp: str, seconds: float) -> str:
-    """Return the moment so many seconds later, as records write it; the same where that cannot be told."""
+    """Return the moment so many seconds later, as records write it; the same where that cannot be computed."""
     try:
         moment = datetime.fromisoformat(stamp) + timedelta(seconds=seconds)
         return moment.isoformat("T", "microseconds").replace("+00:00", "Z")

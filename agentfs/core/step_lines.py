@@ -31,7 +31,7 @@ class Draft:
     places: Places
     fields: dict[str, Any] = field(default_factory=dict)
     words: list[str] = field(default_factory=list)
-    of: str | None = None  # the step that this one is a fallback of, which kind of one, and where that is said
+    of: str | None = None  # the step that this one is a fallback of, which kind of one, and where the goal says so
     kind: Literal["instead", "cleanup"] = "cleanup"
     of_place: Place = (1, 1)
     seen: dict[str, Place] = field(default_factory=dict)  # keyword -> where its value is

@@ -251,7 +251,7 @@ def counts_words(counts: Mapping[str, int]) -> str:
 
 
 def state_and_why(state: str, why: str) -> str:
-    """Return `done, 3 of 3 steps` or `failed, a failed: …`; what a state is called is said once."""
+    """Return `done, 3 of 3 steps` or `failed, a failed: …`; the words for a state are defined once."""
     if why.startswith(state):
         return why
     return f"{state}, {why.replace(' steps done', ' steps', 1) if state == 'done' else why}"

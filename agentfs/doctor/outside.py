@@ -236,7 +236,7 @@ def examine_places(
         else:
             if one.kind == "dask" and not _is_protected(one):
                 fix = "set up TLS in Dask's configuration (distributed.comm.tls), and use tls://"
-                yield remark(about, "no TLS: whoever can reach the scheduler can run anything on the workers", fix)
+                yield remark(about, "no TLS: anyone who can reach the scheduler can run anything on the workers", fix)
             yield from _probe_place(
                 about, create_place(name, one, settings.limits.parallel, environment, Starter()), root
             )

@@ -2,7 +2,7 @@
 
     order ─► claim, which names the child ─► its folder and goal ─► `begun` in the log ─► its outcome ─► result
 
-Each arrow is on the disk before the next begins. Whoever drives the run after a crash goes on from the last: a child
+Each arrow is on the disk before the next begins. The driver of the run after a crash goes on from the last: a child
 is never begun twice, and one that was begun and is not there any more was deleted.
 """
 

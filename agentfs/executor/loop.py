@@ -76,7 +76,7 @@ def work(task: Task, context: StepContext) -> Ending:
 
 
 def go_on(task: Task, context: StepContext, memory: Memory, reply: str) -> Ending:
-    """Let a model go on with a step that waited for a person, with what they said."""
+    """Let a model go on with a step that waited for a person, with their reply."""
     return _work(task, context, memory, reply)
 
 
@@ -117,7 +117,7 @@ class Loop:
         self._printed = ""  # what the last tool gave back that did not fail
         self._notes: list[str] = []  # for the end of this turn
         self._ran = False  # a tool was called
-        self._next = conversation.NEXT_FAILED  # how a model without native calls is told to go on
+        self._next = conversation.NEXT_FAILED  # how a model without native calls is asked to go on
         self._reply = Reply()
 
     # ── turns ───────────────────────────────────────────────────────────────────────────────────────────
@@ -169,7 +169,7 @@ class Loop:
         self._context.log("told", {"turn": self._turn, "said": reply.text, "text": note})
         ended = self._notice_repeats(Past(None, reply.text, note))
         if reply.spoken and not self._ran:
-            self._talk = Conversation(self._opening)  # a small model repeats what it once said: it is not shown it
+            self._talk = Conversation(self._opening)  # a small model repeats its own replies: it is not shown them
         self._end_turn(note)
         return ended
 
@@ -187,7 +187,7 @@ class Loop:
         return None
 
     def _spoken_note(self) -> tuple[str, ...]:
-        """Return what a model that has no `finish` to see is told after every result: how it goes on."""
+        """Return what a model without a visible `finish` gets after every result: how it goes on."""
         if not self._reply.spoken or not self._ran:
             return ()
         return (self._next,)

@@ -150,7 +150,7 @@ class Assignment:
     silence_s: float  # the attempt ends itself after so long without a word from its driver
     alive_s: float  # and sends one this often
     log: str | None = None  # of an attempt that waited for a person
-    reply: str | None = None  # and what the person said
+    reply: str | None = None  # and the person's reply
 
 
 def task_of(assignment: Assignment, environment: Mapping[str, str]) -> Task:

@@ -81,7 +81,7 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class Nobody:
-    """Stands where no model is configured: every call fails, and says what to set."""
+    """The planner where no model is configured: every call fails, and says what to set."""
 
     why: Failure = NO_PLANNER
 

@@ -1,6 +1,6 @@
 """What a planner is given when it is called: facts and state -> one text in sections. Pure: others read the files.
 
-Text that comes from files, tools, models or people other than the goal's is fenced, and said to be material. Of an
+Text that comes from files, tools, models or people other than the goal's is fenced, and marked as material. Of an
 executor's conversation nothing is here but what its result says.
 """
 
@@ -111,7 +111,7 @@ def _page(sections: Sequence[tuple[str, list[str]]]) -> str:
 
 
 def cut(text: str, most: int) -> str:
-    """Return a text that is not too long: its head and its tail, with what is missing said in between."""
+    """Return a text that is not too long: its head and its tail, with a note of what is missing in between."""
     if len(text) <= most:
         return text
     tail = most // 3

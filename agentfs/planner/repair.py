@@ -1,7 +1,7 @@
 """A second pair of eyes: the executor's model may change the input of a planned tool step that failed. Calls no tool.
 
 It is asked once per step, before the planner is. What it answers is checked like any answer; where that cannot be
-used, nothing is said, and the planner is called for the same.
+used, nothing is reported, and the planner is called for the same.
 """
 
 import json

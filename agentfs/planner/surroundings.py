@@ -1,6 +1,6 @@
 """Read what a planner is shown of the world: the working folder, its AGENTS.md, the goal's context. Reads only.
 
-Everything is bounded, and no link leads out of the folder it is in. What cannot be read is left out, or said.
+Everything is bounded, and no link leads out of the folder it is in. What cannot be read is left out, or named.
 """
 
 import os

@@ -47,7 +47,7 @@ _TURNS = re.compile(r"it took (\d+) turns and did not finish\Z")
 
 
 class _NoLedger:
-    """Stands where the ledger is: a replay commits nothing."""
+    """Takes the place of the ledger: a replay commits nothing."""
 
     def note(self, folder: Path) -> None:
         pass

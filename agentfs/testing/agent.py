@@ -9,7 +9,7 @@ The script, in JSON: a list of attempts (the last one counts for all that follow
 {"sleep": seconds}, {"raw": a line of its own}; `answer`: what it says at the end, which may be a lie; `error`: how it
 fails instead; `exit`: its exit code; `silent`: true: it ends without a terminal event.
 
-It stands alone: it is started by its path, in a sandbox where agentfs need not be installed. Its stream is codex's.
+It is one file: it is started by its path, in a sandbox where agentfs need not be installed. Its stream is codex's.
 """
 
 import json

@@ -1,9 +1,9 @@
 """A script in a file: what the models say, one reply after the other, in YAML or JSON.
 
-- to: planner                       # or executor; absent: whoever asks next
+- to: planner                       # or executor; absent: the next request
   plan: {steps: […]}                # one of: plan (JSON, in whatever form is asked for), calls, says
 - to: executor
-  when: solar                       # only for a request in whose messages this stands
+  when: solar                       # only for a request whose messages hold this
   says: Solar power has grown.
 - to: executor
   calls:

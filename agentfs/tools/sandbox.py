@@ -4,7 +4,7 @@ A write outside the working folder fails; it never vanishes. The exceptions say 
 (which TMPDIR names) and /dev/shm are empty at the start of every program and gone at its end.
 
 bubblewrap mounts by name, and a name may lead elsewhere by then. So a layout says which file or folder must be found
-at each place, and whoever starts it looks into the sandbox (`find_replaced`) before anything runs there. Starts
+at each place, and its caller looks into the sandbox (`find_replaced`) before anything runs there. Starts
 nothing but the probe.
 """
 

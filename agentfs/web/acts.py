@@ -1,6 +1,6 @@
 """What a person can do from a page, as the page knows it: names, fields, and what came of it. Pure.
 
-The acts themselves are the commands: whoever starts the server hands them in. Nothing here writes a file.
+The acts themselves are the commands: the caller that starts the server passes them in. Nothing here writes a file.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from agentfs.core.problems import Problem
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What came of an act: what was said, and the run to look at next."""
+    """What came of an act: its messages, and the run to look at next."""
 
     ok: bool
     words: tuple[str, ...]

@@ -22,7 +22,7 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 def make_app(view: View) -> Starlette:
-    """Return the routes; whoever serves them puts `Access` in front."""
+    """Return the routes; the server puts `Access` in front."""
     run = "/run/{day}/{name}"
 
     async def unknown(request: Request, _: Exception) -> Response:

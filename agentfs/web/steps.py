@@ -169,8 +169,8 @@ def _item(page: RunPage, one: StepView, site: Site) -> Html:
     """Return an item in a line: its own text says more than the description that it shares with all others."""
     word, where = shown_state(one, asks=one.id in page.asking), site.item(one.id)
     name = el("code", one.id)
-    told = (one.params or {}).get(ITEM) if word in QUIET else None
-    words = about(one, word) if told is None else first_line(as_text(told))
+    value = (one.params or {}).get(ITEM) if word in QUIET else None
+    words = about(one, word) if value is None else first_line(as_text(value))
     link = el("a", name, href=where) if where else name
     parts = (step_pill(word), link, el("span", words, class_="about"), el("span", _time(page, one), class_="time"))
     return el("li", between(parts))
@@ -243,7 +243,7 @@ def _error(result: Result, room: _Room) -> Html | None:
 
 
 def error_el(message: str, room: int) -> Html:
-    """Return what went wrong, as it was said."""
+    """Return what went wrong, as it was reported."""
     return el("pre", clip(without_colours(message), room), class_="error", tabindex="0")
 
 

@@ -212,7 +212,7 @@ def _ticks(page: RunPage, axis: Axis, height: float) -> Iterator[Child]:
 
 
 def _tick(page: RunPage, axis: Axis, moment: float) -> Iterator[Child]:
-    """Yield what stands at a tick: of a short run how long it has taken by then, else the time of day."""
+    """Yield the label of a tick: of a short run how long it has taken by then, else the time of day."""
     start = axis.points[0][0]
     if axis.worked < SHORT:
         yield f"{round(moment - start, 3):g} s" if moment - start < SHORT else age(moment - start)

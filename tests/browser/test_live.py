@@ -230,7 +230,7 @@ def test_acts_say_what_they_would_do_before_they_do_it(browser: Browser, place: 
     with web(place) as server:
         browser.enter(server.url)
         browser.go(path_of(place))
-        browser.sees("✗ failed", "#step-b")  # the first failure is open, and said at the top
+        browser.sees("✗ failed", "#step-b")  # the first failure is open, and named at the top
         browser.press("Retry", "#outcome a.button")
         browser.sees("it would then be running", "section.card")
         assert not (place.run_folder() / "steps/b.1.again.md").exists()

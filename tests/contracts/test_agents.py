@@ -78,17 +78,17 @@ def test_what_a_person_sees_of_it(name: str) -> None:
     """What it runs without the shell around it, and of its answer what it says; harmless notices of an unknown model aside."""
     reader, narrator = READERS[PRESETS[name].speaks](), Narrator()
     lines = [text_of(one["raw"]) for one in recording(name, "ok").entries if one["event"] == EVENT]
-    told = [words for line in lines for words in narrator.tell(reader.take(line)) if "Model metadata" not in words]
-    assert told == ["runs: echo hello > out.txt; echo written", "answers: it is fixed"]
+    shown = [words for line in lines for words in narrator.tell(reader.take(line)) if "Model metadata" not in words]
+    assert shown == ["runs: echo hello > out.txt; echo written", "answers: it is fixed"]
 
 
-def test_a_message_in_pieces_is_told_line_by_line() -> None:
+def test_a_message_in_pieces_is_shown_line_by_line() -> None:
     narrator = Narrator()
     pieces = ("I lo", "ok.\nThen", " I fix", " it.\n\n", '{"ok": false, ', '"output": "no"}')
     events: list[Event] = [*(Said(text, part=True) for text in pieces), Runs("make"), Said("Done.\nReally."), Ended()]
-    told = [[*narrator.tell([event])] for event in events]
-    said = [[], ["says: I look."], [], ["says: Then I fix it."], [], [], ["gives up: no", "runs: make"]]
-    assert told == [*said, ["says: Done. Really."], []]
+    lines = [[*narrator.tell([event])] for event in events]
+    expected = [[], ["says: I look."], [], ["says: Then I fix it."], [], [], ["gives up: no", "runs: make"]]
+    assert lines == [*expected, ["says: Done. Really."], []]
 
 
 @pytest.mark.parametrize("name", AGENTS)
@@ -115,7 +115,7 @@ def test_what_is_not_done_is_not_taken_for_it(name: str, case: str) -> None:
 
 
 @pytest.mark.parametrize("name", AGENTS)
-def test_who_lacks_a_key_is_told_how_to_give_one(name: str) -> None:
+def test_a_missing_key_is_reported_with_how_to_give_one(name: str) -> None:
     failure = judged(name, "401")
     assert failure.hint is not None
     assert failure.hint.startswith("it needs a key: set ")

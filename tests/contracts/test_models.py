@@ -1,4 +1,4 @@
-"""What every model promises, whoever answers: a server, a program or a script."""
+"""What every model promises, whatever answers: a server, a program or a script."""
 
 import json
 import shlex
@@ -95,7 +95,7 @@ def test_a_reply_cut_short_says_so(make: Make) -> None:
     assert (reply.text, reply.finish) == ("Paris is", "length")
 
 
-def test_a_refusal_is_told_with_its_reason(make: Make) -> None:
+def test_a_refusal_is_reported_with_its_reason(make: Make) -> None:
     talk = Talk()
     with pytest.raises(Refused, match="I would rather not"):
         make(ScriptedReply(refusal="I would rather not")).complete(ask(), talk.line)

@@ -44,8 +44,8 @@ PROMPT = load_prompt("planner", None)
 BOUNDS = Bounds(3, 2, 4, 200, 300, 2_000_000, 5.0, 120.0, 1000, 65536)
 
 
-def told(model: Scripted) -> list[str]:
-    """What the planner said last in each request."""
+def prompts_sent(model: Scripted) -> list[str]:
+    """Return the last message of each request."""
     return [str(request.messages[-1]["content"]) for request in model.requests]
 
 
@@ -103,16 +103,16 @@ ASKED = a_call(2, trigger="asked", detail="another way, please", revision=2)
 
 def test_a_good_plan_is_the_answer(tmp_path: Path) -> None:
     it = scene(tmp_path, GOOD)
-    said = it.answer()
-    plan: Any = said.plan
-    assert (said.verdict, said.error, said.prompt_sha256, said.usage) == (
+    answer = it.answer()
+    plan: Any = answer.plan
+    assert (answer.verdict, answer.error, answer.prompt_sha256, answer.usage) == (
         "plan",
         None,
         PROMPT.sha256,
         usage_of("planner", "parrot-1", cost_usd=0.01),
     )
-    assert said.call == 1
-    assert said.duration_s >= 0
+    assert answer.call == 1
+    assert answer.duration_s >= 0
     assert [plan["status"], plan["goal"], *(one["depends_on"] for one in plan["steps"])] == [
         "approved", "the goal", [], ["count"],
     ]  # fmt: skip
@@ -143,10 +143,10 @@ def test_what_it_is_asked(tmp_path: Path) -> None:
 
 def test_a_replan_knows_what_happened_and_keeps_what_is_done(tmp_path: Path) -> None:
     it = midway(tmp_path, [step("d")])
-    said = it.answer(ASKED)
-    steps: Any = said.plan["steps"] if said.plan else []
+    answer = it.answer(ASKED)
+    steps: Any = answer.plan["steps"] if answer.plan else []
     assert [(one["id"], one["depends_on"]) for one in steps] == [("a", []), ("d", ["a"])]
-    words = told(it.model)[0]
+    words = prompts_sent(it.model)[0]
     assert "- c: why" in words
     assert "another way, please" in words
     assert "planted-word" in words
@@ -164,14 +164,14 @@ def test_a_replan_knows_what_happened_and_keeps_what_is_done(tmp_path: Path) -> 
     ],
 )
 def test_verdicts(tmp_path: Path, reply: Any, verdict: str, answer: Any) -> None:
-    said = midway(tmp_path, reply).answer(ASKED)
-    assert (said.verdict, said.answer, said.error) == (verdict, answer, None)
-    assert (said.plan is not None) == (verdict == "finished")
+    answered = midway(tmp_path, reply).answer(ASKED)
+    assert (answered.verdict, answered.answer, answered.error) == (verdict, answer, None)
+    assert (answered.plan is not None) == (verdict == "finished")
 
 
 def test_an_answer_may_come_as_the_arguments_of_a_call(tmp_path: Path) -> None:
-    said = scene(tmp_path, Reply("", (ToolCall("1", "answer", json.dumps(GOOD)),))).answer()
-    assert said.verdict == "plan"
+    answer = scene(tmp_path, Reply("", (ToolCall("1", "answer", json.dumps(GOOD)),))).answer()
+    assert answer.verdict == "plan"
 
 
 # ── repairs ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -179,11 +179,11 @@ def test_an_answer_may_come_as_the_arguments_of_a_call(tmp_path: Path) -> None:
 BAD = {"steps": [step("a", success_condition=""), write("w", "b.txt", "{{a}}")]}
 
 
-def test_what_is_wrong_is_told_and_put_right(tmp_path: Path) -> None:
+def test_what_is_wrong_is_reported_and_fixed(tmp_path: Path) -> None:
     it = scene(tmp_path, BAD, GOOD)
-    said = it.answer()
-    assert (said.verdict, said.usage.requests if said.usage else 0) == ("plan", 2)
-    assert told(it.model)[1] == (
+    answer = it.answer()
+    assert (answer.verdict, answer.usage.requests if answer.usage else 0) == ("plan", 2)
+    assert prompts_sent(it.model)[1] == (
         "Your answer cannot be used yet:\n"
         "1. step 'a', success_condition: the step 'a' has no success_condition -> say what is true of the files or the "
         "output when it succeeded, so that it can be checked\n"
@@ -194,7 +194,7 @@ def test_what_is_wrong_is_told_and_put_right(tmp_path: Path) -> None:
     assert it.model.requests[1].messages[2] == {"role": "assistant", "content": json.dumps(BAD)}
 
 
-def test_a_model_that_repeats_itself_is_asked_without_what_it_said(tmp_path: Path) -> None:
+def test_a_model_that_repeats_itself_is_asked_without_its_replies(tmp_path: Path) -> None:
     it = scene(tmp_path, BAD, BAD, GOOD)
     assert it.answer().verdict == "plan"
     first, _, third = (request.messages for request in it.model.requests)
@@ -207,10 +207,10 @@ def test_a_model_that_repeats_itself_is_asked_without_what_it_said(tmp_path: Pat
 def test_two_repairs_then_the_call_has_failed(tmp_path: Path) -> None:
     many = {"steps": [step(f"s{n}", success_condition="") for n in range(5)]}
     it = scene(tmp_path, "I would rather not.", BAD, many, GOOD)
-    said = it.answer()
+    answer = it.answer()
     missing = "has no success_condition -> say what is true of the files or the output when it succeeded, so that it can be checked"
-    assert (said.verdict, said.plan, len(it.model.requests)) == ("failed", None, 3)
-    assert said.error == Failure(
+    assert (answer.verdict, answer.plan, len(it.model.requests)) == ("failed", None, 3)
+    assert answer.error == Failure(
         kind="model",
         message="the planner's answer cannot be used, after 2 turns to put it right: "
         + "; ".join(f"step 's{n}', success_condition: the step 's{n}' {missing}" for n in range(3))
@@ -219,10 +219,10 @@ def test_two_repairs_then_the_call_has_failed(tmp_path: Path) -> None:
     )
 
 
-def test_a_reply_that_was_cut_off_is_told_so(tmp_path: Path) -> None:
+def test_a_reply_that_was_cut_off_is_sent_back_as_such(tmp_path: Path) -> None:
     it = scene(tmp_path, Reply('{"steps": [{"id": "a", "too', finish="length"), GOOD)
     assert it.answer().verdict == "plan"
-    assert told(it.model)[1].startswith("Your reply was cut off: it was too long. Answer again, shorter")
+    assert prompts_sent(it.model)[1].startswith("Your reply was cut off: it was too long. Answer again, shorter")
 
 
 def test_a_long_reply_is_not_sent_back_whole(tmp_path: Path) -> None:
@@ -252,7 +252,7 @@ IMPOSSIBLE = {"impossible": "I could not do it"}
 def test_that_it_is_impossible_must_be_shown_and_is_sent_back_once(tmp_path: Path) -> None:
     it = scene(tmp_path, IMPOSSIBLE, GOOD)
     assert (it.answer().verdict, len(it.model.requests)) == ("plan", 2)
-    assert UNSHOWN in told(it.model)[1]
+    assert UNSHOWN in prompts_sent(it.model)[1]
     it = scene(tmp_path, IMPOSSIBLE, IMPOSSIBLE)
     assert (it.answer().verdict, len(it.model.requests)) == ("impossible", 2)
 
@@ -260,7 +260,7 @@ def test_that_it_is_impossible_must_be_shown_and_is_sent_back_once(tmp_path: Pat
 def test_giving_up_instead_of_correcting_a_plan_is_sent_back_once(tmp_path: Path) -> None:
     it = scene(tmp_path, BAD, {"impossible": "no way: the goal"}, GOOD)
     assert (it.answer().verdict, len(it.model.requests)) == ("plan", 3)
-    assert RECONSIDER in told(it.model)[2] or UNSHOWN in told(it.model)[2]
+    assert RECONSIDER in prompts_sent(it.model)[2] or UNSHOWN in prompts_sent(it.model)[2]
 
 
 def test_a_doubt_after_a_repair_is_let_pass(tmp_path: Path) -> None:
@@ -272,8 +272,8 @@ def test_a_doubt_after_a_repair_is_let_pass(tmp_path: Path) -> None:
 @pytest.mark.parametrize("worse", [(BAD, "no"), (Garbled(Failure(kind="model", message="cut")),)])
 def test_what_was_good_enough_before_is_taken_if_it_only_gets_worse(tmp_path: Path, worse: tuple[Any, ...]) -> None:
     it = scene(tmp_path, IMPOSSIBLE, *worse)
-    said = it.answer()
-    assert (said.verdict, said.answer) == ("impossible", IMPOSSIBLE["impossible"])
+    answer = it.answer()
+    assert (answer.verdict, answer.answer) == ("impossible", IMPOSSIBLE["impossible"])
     assert it.log[-1] == ("accepted", {"although": [UNSHOWN]})
 
 
@@ -295,15 +295,15 @@ def test_what_was_good_enough_before_is_taken_if_it_only_gets_worse(tmp_path: Pa
 def test_no_reply_is_an_answer_too(
     tmp_path: Path, error: ModelError, verdict: str, kind: str, before: tuple[Any, ...]
 ) -> None:
-    said = scene(tmp_path, *before, error).answer()
-    assert (said.verdict, said.error) == (verdict, error.failure.model_copy(update={"kind": kind}))
-    assert said.usage is not None
-    assert said.usage.requests == len(before) + 1
+    answer = scene(tmp_path, *before, error).answer()
+    assert (answer.verdict, answer.error) == (verdict, error.failure.model_copy(update={"kind": kind}))
+    assert answer.usage is not None
+    assert answer.usage.requests == len(before) + 1
 
 
 def test_being_stopped_while_putting_right_takes_nothing(tmp_path: Path) -> None:
-    said = scene(tmp_path, IMPOSSIBLE, Stopped(Failure(kind="interrupted", message="stopped"))).answer()
-    assert (said.verdict, said.plan) == ("interrupted", None)
+    answer = scene(tmp_path, IMPOSSIBLE, Stopped(Failure(kind="interrupted", message="stopped"))).answer()
+    assert (answer.verdict, answer.plan) == ("interrupted", None)
 
 
 # ── anything at all ───────────────────────────────────────────────────────────────────────────────────────
@@ -324,14 +324,14 @@ JSON: st.SearchStrategy[Any] = st.recursive(
 @settings(deadline=None, max_examples=size(25, 1000), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(JSON, min_size=3, max_size=3))
 def test_any_three_replies_make_an_answer(tmp_path: Path, replies: list[Any]) -> None:
-    said = scene(tmp_path, *replies).answer()
-    assert Answer.model_validate_json(said.model_dump_json(by_alias=True)) == said
-    assert said.verdict in ("plan", "impossible", "failed")
-    assert (said.verdict == "failed") == (said.error is not None)
+    answer = scene(tmp_path, *replies).answer()
+    assert Answer.model_validate_json(answer.model_dump_json(by_alias=True)) == answer
+    assert answer.verdict in ("plan", "impossible", "failed")
+    assert (answer.verdict == "failed") == (answer.error is not None)
 
 
 def test_the_examples_of_the_prompt_are_good_plans(tmp_path: Path) -> None:
-    """Each example is taken as it stands: a planner that copies one is right."""
+    """Each example is accepted as written: a planner that copies one is right."""
     blocks = [f'{{"steps": [\n{part.split(chr(10) * 2)[0]}' for part in PROMPT.text.split('\n{"steps": [\n')[1:]]
     assert len(blocks) == 1
     for name in ("a.log", "b.log", "src/x.py"):
@@ -350,14 +350,14 @@ def test_the_prompt_of_the_workspace_is_used_instead(tmp_path: Path) -> None:
     it = scene(tmp_path, GOOD)
     planner = replace(it.planner, prompt=own)
     line = ModelSession(lambda _event, _fields: None, Budget(BOUNDS), threading.Event(), 1e18)
-    said = planner.answer(
+    answer = planner.answer(
         a_call(1, goal_sha256=GOAL), derive(it.given, means(planner=True)), tmp_path, line, lambda _, **__: ()
     )
-    assert said.prompt_sha256 == own.sha256 != PROMPT.sha256
+    assert answer.prompt_sha256 == own.sha256 != PROMPT.sha256
     assert it.model.requests[0].messages[0] == {"role": "system", "content": "Plan."}
 
 
 def test_a_model_step_without_tools_is_repaired(tmp_path: Path) -> None:
     it = scene(tmp_path, {"steps": [by_model("m", tools=...)]}, {"steps": [by_model("m")]})
     assert it.answer().verdict == "plan"
-    assert "names no 'tools'" in told(it.model)[1]
+    assert "names no 'tools'" in prompts_sent(it.model)[1]

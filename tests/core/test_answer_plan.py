@@ -1,4 +1,4 @@
-"""An answer's steps become a whole plan; what a planner may not do is said; what it said is weighed."""
+"""An answer's steps become a whole plan; what a planner may not do is reported; its answer is evaluated."""
 
 import json
 from dataclasses import replace
@@ -37,7 +37,7 @@ def plan_from(*listed: Any, on: PlanContext = MIDWAY) -> Any:
     return merge_steps(spell_out_steps(list(listed), on, CATALOGUE), on)
 
 
-def told(answer: Any, on: PlanContext = MIDWAY, catalogue: Catalogue = CATALOGUE) -> Evaluation:
+def evaluate(answer: Any, on: PlanContext = MIDWAY, catalogue: Catalogue = CATALOGUE) -> Evaluation:
     return evaluate_answer(json.dumps(answer), on, catalogue, AROUND)
 
 
@@ -58,7 +58,7 @@ def test_a_first_plan_is_approved_where_nobody_reviews_it(approve: str, status: 
     )
 
 
-def test_later_things_stand_as_the_plan_and_its_results_say() -> None:
+def test_later_context_follows_from_the_plan_and_its_results() -> None:
     plan = a_plan(a_step("a"), a_step("b"), status="paused", goal="Old title", limits={"replans": 9})
     state = derive(facts(plan), means(planner=True))
     done = derive(state.facts.with_attempt("a", _attempt(a_result(state.steps["a"], "done"))), means(planner=True))
@@ -210,9 +210,9 @@ NO_GATE = "the step 'rm' has a gate, which only a person may remove -> add \"gat
     ],
 )  # fmt: skip
 def test_a_planner_may_not(on: PlanContext, answer: Any, problems: list[str]) -> None:
-    weighed = told(answer, on)
-    assert list(weighed.hard) == problems
-    assert not weighed.usable
+    evaluation = evaluate(answer, on)
+    assert list(evaluation.hard) == problems
+    assert not evaluation.usable
 
 
 @pytest.mark.parametrize(
@@ -238,27 +238,27 @@ def test_a_planner_may_not(on: PlanContext, answer: Any, problems: list[str]) ->
     ],
 )
 def test_a_planner_may(on: PlanContext, answer: Any) -> None:
-    weighed = told(answer, on)
-    assert (weighed.verdict, weighed.hard, weighed.soft) == ("plan", (), ())
+    evaluation = evaluate(answer, on)
+    assert (evaluation.verdict, evaluation.hard, evaluation.soft) == ("plan", (), ())
 
 
 # ── weighing ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_verdicts() -> None:
-    assert told({"keep": True}) == Evaluation("keep")
-    assert told({"finished": True, "answer": 53}) == Evaluation("finished", a_plan_value(A), 53)
-    assert told({"finished": True, "answer": 53}, standing(A, done=("a",))) == Evaluation("finished", None, 53)
-    assert told({"impossible": "no"}, FIRST) == Evaluation("impossible", None, "no", soft=(UNSHOWN,))
+    assert evaluate({"keep": True}) == Evaluation("keep")
+    assert evaluate({"finished": True, "answer": 53}) == Evaluation("finished", a_plan_value(A), 53)
+    assert evaluate({"finished": True, "answer": 53}, standing(A, done=("a",))) == Evaluation("finished", None, 53)
+    assert evaluate({"impossible": "no"}, FIRST) == Evaluation("impossible", None, "no", soft=(UNSHOWN,))
     shown = replace(FIRST, evidence="Restart the database server\nsudo: a password is required")
     why = "there is no way: sudo says `a password is required`"
-    assert told({"impossible": why}, shown) == Evaluation("impossible", None, why)
-    assert told([step("d")]) == Evaluation("plan", a_plan_value(A, step("d", depends_on=["a"])))
+    assert evaluate({"impossible": why}, shown) == Evaluation("impossible", None, why)
+    assert evaluate([step("d")]) == Evaluation("plan", a_plan_value(A, step("d", depends_on=["a"])))
 
 
 def test_the_same_plan_again_keeps_it() -> None:
-    assert told([B, C]) == Evaluation("keep")
-    assert told([C, B]) == Evaluation("keep")  # the order means nothing where depends_on is spelled out
+    assert evaluate([B, C]) == Evaluation("keep")
+    assert evaluate([C, B]) == Evaluation("keep")  # the order means nothing where depends_on is spelled out
 
 
 @pytest.mark.parametrize(
@@ -270,8 +270,8 @@ def test_the_same_plan_again_keeps_it() -> None:
     ],
 )
 def test_the_same_plan_again_is_no_answer_where_keeping_it_is_none(trigger: Any, why: str) -> None:
-    weighed = told([B, C], replace(MIDWAY, triggers=frozenset((trigger,))))
-    assert weighed.hard == (f"steps: this is the present plan: {why} -> change what has to change",)
+    evaluation = evaluate([B, C], replace(MIDWAY, triggers=frozenset((trigger,))))
+    assert evaluation.hard == (f"steps: this is the present plan: {why} -> change what has to change",)
 
 
 def test_problems_name_the_step_and_the_field() -> None:
@@ -283,7 +283,7 @@ def test_problems_name_the_step_and_the_field() -> None:
             7,
         ]
     }
-    assert told(answer, FIRST).hard == (
+    assert evaluate(answer, FIRST).hard == (
         'the step {"tool": "note", "input": {"text": "t"}, "depends_on": ["…: the field \'id\' is missing -> add "id": stable across revisions: lower case letters, digits and -, at most 63',
         "the step 7: 'steps[3]' must be an object {…}, not a number -> write an object {…}",
         "step 'x', input.command: {{steps.nope.output}} refers to a step that is not in the plan -> the other steps are y",
@@ -342,12 +342,12 @@ VALUES = JSON | st.lists(
 
 @settings(deadline=None, max_examples=size(75, 1500))
 @given(VALUES, st.sampled_from([FIRST, MIDWAY, GATED]))
-def test_any_value_is_weighed(value: Any, on: PlanContext) -> None:
-    weighed = told({"steps": value} if isinstance(value, list) else value, on)
-    assert all(isinstance(one, str) for one in (*weighed.hard, *weighed.soft))
-    if weighed.usable:
-        Answer(call=1, verdict=weighed.verdict, plan=weighed.plan, answer=weighed.answer, duration_s=0.0)
-        assert weighed.plan is None or render_plan(weighed.plan)
+def test_any_value_is_evaluated(value: Any, on: PlanContext) -> None:
+    evaluation = evaluate({"steps": value} if isinstance(value, list) else value, on)
+    assert all(isinstance(one, str) for one in (*evaluation.hard, *evaluation.soft))
+    if evaluation.usable:
+        Answer(call=1, verdict=evaluation.verdict, plan=evaluation.plan, answer=evaluation.answer, duration_s=0.0)
+        assert evaluation.plan is None or render_plan(evaluation.plan)
 
 
 def test_a_whole_plan_of_good_steps_has_no_findings() -> None:
@@ -356,5 +356,5 @@ def test_a_whole_plan_of_good_steps_has_no_findings() -> None:
         write("note-it", "todo.txt", "{{steps.count.output}}\n", checks=["grep -q '[0-9]' todo.txt"]),
         by_model("tell", tools=["read_file"], input={"material": "{{steps.count.output}}"}),
     ]
-    weighed = told(good, FIRST)
-    assert (weighed.verdict, weighed.hard, weighed.soft) == ("plan", (), ())
+    evaluation = evaluate(good, FIRST)
+    assert (evaluation.verdict, evaluation.hard, evaluation.soft) == ("plan", (), ())

@@ -19,7 +19,7 @@ FORMS = 'answer with {"steps": […]}, {"keep": true}, {"finished": true, "answe
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "reason"),
     [
         (TEXT, PLAN),
         (json.dumps(STEPS), PLAN),
@@ -50,8 +50,8 @@ FORMS = 'answer with {"steps": […]}, {"keep": true}, {"finished": true, "answe
         ('{"impossible": " no road "}', Reply("impossible", why="no road")),
     ],
 )  # fmt: skip
-def test_a_reply_says(text: str, said: Reply) -> None:
-    assert read_answer(text, CATALOGUE) == said
+def test_a_reply_says(text: str, reason: Reply) -> None:
+    assert read_answer(text, CATALOGUE) == reason
 
 
 @pytest.mark.parametrize(

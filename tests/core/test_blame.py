@@ -11,13 +11,13 @@ def history(*plans: Plan) -> list[tuple[Revision, Plan]]:
     return [(a_revision(number, plan), plan) for number, plan in enumerate(plans, start=1)]
 
 
-def told(*plans: Plan) -> dict[str, int]:
+def origins(*plans: Plan) -> dict[str, int]:
     return {f"{origin.step}.{origin.field}": origin.revision.revision for origin in blame(history(*plans))}
 
 
 def test_a_first_plan_is_all_of_one_hand_and_in_order() -> None:
     first = a_plan(A, B, goal="Title", limits={"minutes": 5.0, "replans": 1}, tools={"network": True})
-    assert list(told(first).items()) == [
+    assert list(origins(first).items()) == [
         ("None.goal", 1),
         ("None.status", 1),
         ("None.limits.replans", 1),
@@ -40,7 +40,7 @@ def test_what_changed_is_the_changers_and_what_went_is_nobodys() -> None:
         A, a_step("b", depends_on=[], input={"text": "B", "more": 1}), status="paused", limits={"replans": 2}
     )
     third = a_plan(a_step("c", depends_on=[]), A, a_step("b", depends_on=[], input={"text": "B", "more": 1}))
-    assert told(a_plan(A, B), second, third) == {
+    assert origins(a_plan(A, B), second, third) == {
         "None.status": 3,
         "c.tool": 3,
         "c.input.text": 3,
@@ -56,5 +56,7 @@ def test_what_changed_is_the_changers_and_what_went_is_nobodys() -> None:
 
 
 def test_a_step_that_left_and_came_back_is_another_one() -> None:
-    assert told(a_plan(A, B), a_plan(A), a_plan(A, B))["b.why"] == 3
-    assert told(a_plan(A, B), a_plan(A, a_step("b", input={"text": "b", "more": 1}, why="so"))) == told(a_plan(A, B))
+    assert origins(a_plan(A, B), a_plan(A), a_plan(A, B))["b.why"] == 3
+    assert origins(a_plan(A, B), a_plan(A, a_step("b", input={"text": "b", "more": 1}, why="so"))) == origins(
+        a_plan(A, B)
+    )

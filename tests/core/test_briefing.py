@@ -1,4 +1,4 @@
-"""What a planner is told: everything it needs, bounded, and nothing of an executor's conversation."""
+"""What a planner's prompt holds: everything it needs, bounded, and nothing of an executor's conversation."""
 
 from dataclasses import replace
 from typing import Any
@@ -90,7 +90,7 @@ def test_a_field_that_is_not_plain_shows_its_schema() -> None:
     assert 'Input: {"tags" (optional): {"type": "array", "items": {"type": "string"}}}.' in section(text, "Tools")
 
 
-def test_the_goals_checks_are_told() -> None:
+def test_the_goals_checks_are_in_the_prompt() -> None:
     from agentfs.core.records import FileCheck
 
     given = facts(has_steps=False)
@@ -147,14 +147,14 @@ def test_after_a_failure() -> None:
     )
 
 
-def test_checks_that_failed_are_told() -> None:
+def test_checks_that_failed_are_in_the_prompt() -> None:
     checks = (
         CheckResult(kind="command", ok=False, detail="exit 1: two\none\ntwo", run="./test"),
         CheckResult(kind="file", ok=True, detail="there"),
     )
     given = with_results(a_plan(a_step("a")), ("a", "failed", {"checks": checks}))
-    told = "checks that failed:\n```\ncommand: `./test`: exit 1: two\none\ntwo\n```"
-    assert told in section(text_for(given), "Results so far")
+    expected = "checks that failed:\n```\ncommand: `./test`: exit 1: two\none\ntwo\n```"
+    assert expected in section(text_for(given), "Results so far")
 
 
 def test_pins_of_finished_steps_matter_no_more() -> None:
@@ -190,7 +190,7 @@ def test_steps_that_left_the_plan_are_remembered() -> None:
     )
 
 
-def test_what_the_goals_checks_found_is_told() -> None:
+def test_what_the_goals_checks_found_is_shown() -> None:
     checks = (
         CheckResult(kind="command", ok=False, detail="exit 1: two\none\ntwo", run="./test"),
         CheckResult(kind="file", ok=True, detail="there"),

@@ -49,7 +49,7 @@ def test_verdict(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.says], ids=by_name)
-def test_every_problem_says_where_and_how_to_mend(case: Case) -> None:
+def test_every_problem_says_where_and_how_to_fix_it(case: Case) -> None:
     lines = case.source.decode("utf-8", "replace").split("\n")
     for problem in problems_of(case.source, case.world):
         assert problem.fix, problem
@@ -103,17 +103,17 @@ def test_all_problems_come_at_once_in_the_order_of_the_file() -> None:
         ({"description": {"x": "y" * 99}}, "write text"),
     ],
 )
-def test_mends(fields: dict[str, Any], fix: str) -> None:
+def test_fixes(fields: dict[str, Any], fix: str) -> None:
     assert fix in [problem.fix for problem in problems_of(a_plan({**a_step(), **fields}))]
 
 
-def test_a_step_without_tool_and_model_is_told_both_ways_out() -> None:
+def test_a_step_without_tool_and_model_is_reported_with_both_ways_out() -> None:
     (problem,) = problems_of(a_plan({"id": "a"}))
     assert problem.pointer == "/steps/0"
     assert problem.fix == "name a tool, or set OPENAI_API_KEY (or base_url under [executor] in agentfs.toml)"
 
 
-def test_every_circle_is_told_once() -> None:
+def test_every_cycle_is_reported_once() -> None:
     links = {"a": "b", "b": "a", "c": "d", "d": "e", "e": "c", "f": "a"}
     problems = problems_of(a_plan(*(a_step(name, depends_on=[after]) for name, after in links.items())))
     assert [(problem.message.rpartition(": ")[2], problem.pointer) for problem in problems] == [
@@ -243,7 +243,7 @@ def test_a_thousand_steps_are_checked_in_no_time() -> None:
     assert time.process_time() - started < 5  # about 0.3 s on a quiet machine, much more under coverage
 
 
-def test_a_thousand_mistakes_are_told_in_no_time() -> None:
+def test_a_thousand_mistakes_are_reported_in_no_time() -> None:
     for fields, fix in (
         ({"depends_on": ["s"]}, "write the id of a step, or remove it"),
         ({"gaet": 1}, "did you mean 'gate'?"),
@@ -283,7 +283,7 @@ def test_readers_agree_and_places_exist_after_any_change(seed: int) -> None:
         assert 1 <= problem.column <= len(lines[problem.line - 1])
 
 
-def test_a_reference_is_told_where_it_stands() -> None:
+def test_a_reference_is_reported_where_it_is() -> None:
     plan = a_plan(
         a_step("a", tool="shell", input={"command": "echo {{steps.b.output}}"}),
         a_step("b", tool="shell", input={"command": "x\n{{steps.c.output}} '{{steps.c.output}}' {{steps.d.output}}"}),

@@ -23,7 +23,7 @@ def test_head_and_tail(text: str, most: int, whole: int, cut: str) -> None:
 
 
 @given(st.text(max_size=200), st.integers(1, 100))
-def test_what_is_kept_and_what_is_said_to_be_missing_add_up(text: str, most: int) -> None:
+def test_what_is_kept_and_what_is_reported_missing_add_up(text: str, most: int) -> None:
     cut = head_and_tail(text, most)
     if len(text) <= most:
         assert cut == text

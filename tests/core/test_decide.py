@@ -113,18 +113,18 @@ def test_an_invalid_plan_is_explained_and_nothing_new_starts() -> None:
     assert _kinds(_decide(explained)) == [("Wait", "person")]
     other = replace(explained, notes={"plan.error.md": "of another mistake"})
     assert _kinds(_decide(other))[0] == ("WriteNote", None)
-    mended = replace(facts(WIDE), notes={"plan.error.md": "bad"})
-    assert _kinds(_decide(mended))[0] == ("RemoveNote", None)
-    unread = replace(mended, plan_file=replace(mended.plan_file, being_saved=True))
+    fixed = replace(facts(WIDE), notes={"plan.error.md": "bad"})
+    assert _kinds(_decide(fixed))[0] == ("RemoveNote", None)
+    unread = replace(fixed, plan_file=replace(fixed.plan_file, being_saved=True))
     assert "RemoveNote" not in [kind for kind, _ in _kinds(_decide(unread))]  # nobody has read it yet
 
 
 def test_an_invalid_goal_is_explained_and_the_last_good_one_goes_on() -> None:
     given = facts(WIDE)
-    spoilt = replace(given, goal=replace(given.goal, problems=(Problem("bad", "mend it"),)))
+    spoilt = replace(given, goal=replace(given.goal, problems=(Problem("bad", "fix it"),)))
     note, *others = _decide(spoilt)
     assert isinstance(note, acts.WriteNote)
-    assert (note.name, "the goal:1:1: bad (mend it)" in note.text) == ("goal.error.md", True)
+    assert (note.name, "the goal:1:1: bad (fix it)" in note.text) == ("goal.error.md", True)
     assert _kinds(others)[0] == ("IssueOrder", "a")
 
 
@@ -269,7 +269,7 @@ REFUSED = a_plan(a_step("a", depends_on=[], gate=True, on_failure="continue"), a
 
 
 def _refused(**more: Any) -> Facts:
-    """A run whose gate a person said no to, in words."""
+    """A run whose gate a person rejected, with a reason."""
     given = facts(REFUSED, **more)
     key = derive(given, means()).steps["a"].key
     return given.with_attempt("a", Attempt(1, talks=(Talk(key=key, reply="reject\nnot today"),)))
@@ -342,7 +342,7 @@ def test_a_run_that_only_waits_for_a_time_says_for_which_and_rests_for_nobody() 
 @pytest.mark.parametrize(
     ("plan", "fields"),
     [
-        (PAUSES, {"again": True}),  # a person said now
+        (PAUSES, {"again": True}),  # a person asked for it now
         (a_plan(a_step("a", depends_on=[], max_attempts=3)), {}),  # or took the pause out of the plan
         (a_plan(a_step("a", depends_on=[], retry_wait_s=10, max_attempts=3, input={"text": "new"})), {}),
     ],

@@ -88,7 +88,7 @@ def test_a_byte_order_mark_may_be_let_through() -> None:
     assert (document.value, document.locate("/0")) == ([1], (1, 2))
 
 
-def test_all_doubles_are_told_but_not_without_end() -> None:
+def test_duplicate_keys_are_reported_up_to_a_limit() -> None:
     with pytest.raises(Rejected) as caught:
         read_json(b'[{"a":1,"a":1},{"b":{"c":1,"c":1}}]')
     assert [problem.pointer for problem in caught.value.problems] == ["/0/a", "/1/b/c"]
@@ -126,7 +126,7 @@ def test_a_hundred_megabytes_are_refused_at_once() -> None:
     assert time.process_time() - started < 1
 
 
-def test_lines_count_from_where_they_are_told() -> None:
+def test_lines_count_from_the_given_first_line() -> None:
     lines = Lines("ab\n\ncd\n", first_line=5)
     assert [lines.at(offset) for offset in (0, 2, 3, 4, 99)] == [(5, 1), (5, 2), (6, 1), (7, 1), (7, 2)]
     assert Lines("").at(0) == (1, 1)

@@ -236,7 +236,7 @@ def test_what_is_no_list_is_unreachable(output: Any, why: str) -> None:
     assert (view.status, view.trigger, view.why) == ("blocked", "step_unreachable", why)
 
 
-def test_an_item_too_large_for_a_shell_is_said_with_its_name() -> None:
+def test_an_item_too_large_for_a_shell_is_reported_with_its_name() -> None:
     given = with_list(["small", "x" * 1_000_000], tool="shell", input={"command": "echo {{item}}"})
     view = do(given)
     assert view.status == "blocked"

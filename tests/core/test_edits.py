@@ -32,7 +32,7 @@ def changed(text: str, pointer: str, value: Any) -> str:
 # ── by example ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_value_is_replaced_where_it_stands() -> None:
+def test_a_value_is_replaced_in_place() -> None:
     assert changed(PLAN, "/status", "approved") == PLAN.replace('"draft"', '"approved"')
 
 

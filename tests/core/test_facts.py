@@ -20,7 +20,7 @@ from agentfs.core.run_state import (
 from tests.builders import NOW, a_call, a_plan, a_result, a_step, facts, means
 
 
-def test_what_was_touched_is_told_by_the_trail_or_by_looking() -> None:
+def test_what_was_touched_is_found_by_the_trail_or_by_comparing() -> None:
     first = facts(a_plan(a_step("a"), a_step("b")))
     second = first.with_attempt("a", Attempt(1))
     assert second.touched_since(first) == frozenset({"a"})
@@ -93,7 +93,7 @@ def test_an_attempt_that_was_cut_off_counts_among_the_failed() -> None:
     assert (ends.failed, ends.not_reached) == (("a",), ("b",))
 
 
-def test_dependencies_are_what_is_said_what_came_before_and_what_is_referred_to() -> None:
+def test_dependencies_are_the_declared_the_step_before_and_the_referenced() -> None:
     plan = a_plan(
         a_step("a"),
         a_step("b"),

@@ -136,7 +136,7 @@ def test_no_other_steps_no_wrong_references() -> None:
     assert list(wrong_references("{{list}}", [], code=False)) == []
 
 
-def test_wrong_forms_are_told_where_they_stand() -> None:
+def test_wrong_forms_are_reported_where_they_are() -> None:
     steps = [
         LIST,
         READ,
@@ -154,7 +154,7 @@ def test_wrong_forms_are_told_where_they_stand() -> None:
     ]
 
 
-def test_a_model_reads_its_description_as_it_stands() -> None:
+def test_a_model_reads_its_description_as_written() -> None:
     wrong = by_model(
         "m",
         description="Sum up {{steps.list.output}} and <output of read>",
@@ -258,7 +258,7 @@ def test_a_file_that_nobody_makes(before: list[dict[str, Any]]) -> None:
     "before",
     [shell("s", "make"), by_model("m", tools=["write_file"]), write("w", "./report.txt"), write("w", "{{goal}}")],
 )
-def test_a_file_that_somebody_may_make(before: dict[str, Any]) -> None:
+def test_a_file_that_a_step_may_make(before: dict[str, Any]) -> None:
     assert found(before, read("r", "report.txt")) == []
 
 
@@ -344,13 +344,13 @@ def test_outputs_that_may_be() -> None:
 
 
 def test_code_that_prints_nothing() -> None:
-    def told(code: str) -> list[tuple[str, str]]:
+    def places(code: str) -> list[tuple[str, str]]:
         use = step("use", input={"text": "{{steps.p.output}}"})
         return [one[:2] for one in found(step("p", tool="python", input={"code": code}), use)]
 
-    assert told("sum(int(line) for line in open('a.txt'))") == [(HARD, "/steps/0/input/code")]
-    assert told("import shop\nshop.total()") == [(SOFT, "/steps/0/input/code")]
-    assert told("print(1)") == told("import sys; sys.stdout.buffer.flush()") == []
+    assert places("sum(int(line) for line in open('a.txt'))") == [(HARD, "/steps/0/input/code")]
+    assert places("import shop\nshop.total()") == [(SOFT, "/steps/0/input/code")]
+    assert places("print(1)") == places("import sys; sys.stdout.buffer.flush()") == []
     assert found(step("p", tool="python", input={"code": "x = 1"}), step("n")) == []
 
 

@@ -130,7 +130,7 @@ def test_a_step_that_both_added_is_a_conflict_unless_it_is_the_same() -> None:
     assert merge(BASE, a_plan(A, B, C, mine), a_plan(A, B, C, mine)).conflicts == ()
 
 
-def test_new_steps_stand_behind_the_ones_they_follow() -> None:
+def test_new_steps_come_after_the_ones_they_follow() -> None:
     x, y, z, m = (a_step(name, depends_on=[]) for name in "xyzm")
     merged = merge(BASE, a_plan(C, m, A, B), a_plan(x, A, y, z, B))
     assert list(steps(merged)) == ["x", "m", "a", "y", "z", "b"]
@@ -264,7 +264,7 @@ def test_merging_is_the_same_from_both_sides(plans: tuple[Plan, Plan, Plan]) -> 
 
 
 def _both_changed(merged: Merged) -> set[tuple[str, str, str]]:
-    """What both sides changed, each their own way; what follows from steps that left is told apart above."""
+    """What both sides changed, each their own way; what follows from steps that left is tested above."""
     found = [one for one in merged.conflicts if one.field != "depends_on" and "needed" not in str(one.theirs)]
     return {(one.place, str(one.mine), str(one.theirs)) for one in found}
 

@@ -130,7 +130,7 @@ def test_braces_in_a_name_are_left_alone() -> None:
     assert subject(named) == "revision 2, edited by {step} {0}"
 
 
-def test_what_is_not_known_is_not_said() -> None:
+def test_what_is_not_known_is_not_shown() -> None:
     message = revision_message(
         RUN,
         a_revision(by=Author(role="runbook", name="runbook"), step=None, evidence=(), detail="", changes=()),
@@ -242,7 +242,7 @@ def test_an_outcome_of_a_failed_run_names_what_is_missing_and_what_it_cost() -> 
     )
 
 
-def test_an_outcome_counts_the_steps_of_the_last_plan_if_told() -> None:
+def test_an_outcome_counts_the_steps_of_the_last_plan_if_given() -> None:
     steps = StepsByEnd(done=("a",), failed=("b",), skipped=(), not_reached=())
     assert outcome_message(RUN, an_outcome(steps=steps), in_plan=1).startswith("tidy-invoices: done, 1 of 1 steps\n")
 
@@ -261,7 +261,7 @@ def test_a_cost_known_in_part_is_not_a_cost() -> None:
         ("agentfs", ("agentfs", "agentfs@localhost")),
     ],
 )
-def test_the_author_is_whoever_made_the_revision(role: Any, author: tuple[str, str]) -> None:
+def test_the_author_is_who_made_the_revision(role: Any, author: tuple[str, str]) -> None:
     assert author_of(a_revision(by=Author(role=role, name="Grace")), ("Ada", "ada@example.org")) == author
 
 

@@ -17,7 +17,7 @@ EXAMPLES = {
 }  # fmt: skip
 
 
-def told(line: str) -> list[str]:
+def problems(line: str) -> list[str]:
     """Return what is wrong with a line of the second of two steps, which begins on line 9."""
     return refused(runbook(sh("first", "true"), sh("second", "true", *line.split("\n"))))
 
@@ -45,7 +45,7 @@ def test_a_form_in_other_clothes_is_no_prose(form: object, marked: str) -> None:
     text = marked.format(**words)
     if not value:
         text = re.sub(r"\s+[-\u2013\u2014]\s*$|\uff1a\s*$", ".", text)
-    (problem,) = told(text)
+    (problem,) = problems(text)
     where, _, words_of_it = problem.partition(": ")
     at = text.lower().index(form.keyword) + 1
     assert where == f"goal.md:8:{at}"
@@ -133,13 +133,13 @@ def test_a_form_in_other_clothes_is_no_prose(form: object, marked: str) -> None:
     ],
 )
 def test_a_slip_says_what_to_write(line: str, write: str) -> None:
-    (problem,) = told(line)
+    (problem,) = problems(line)
     assert problem.startswith("goal.md:8:")
     assert f"(write {write}" in problem or f"{write})" in problem
 
 
-def test_a_slip_that_is_told_in_full() -> None:
-    assert told("**Check**: `false`") == [
+def test_a_slip_that_is_reported_in_full() -> None:
+    assert problems("**Check**: `false`") == [
         (
             "goal.md:8:3: '**Check**: `false`' is not a line a step can hold "
             "(write check: `false`; if it is prose, begin it with another word) [/steps/1/checks]"

@@ -191,13 +191,13 @@ def test_a_name_is_lower_case_letters_digits_and_underscores(name: str) -> None:
     assert found == f"goal.md:2:10: {words} ({fix}) [/params/{name}]"
 
 
-def test_each_wrong_name_is_told() -> None:
+def test_each_wrong_name_is_reported() -> None:
     book = "# Do\n\n## Steps\n\n### a\n```sh\ntrue\n```\n"
     found = _problems(f"---\nparams:\n  A: string\n  B: string\n---\n{book}")
     assert [one.partition(": ")[0] for one in found] == ["goal.md:3:3", "goal.md:4:3"]
 
 
-def test_every_wrong_reference_is_told_once_where_it_stands() -> None:
+def test_every_wrong_reference_is_reported_once_where_it_is() -> None:
     goal = (
         "---\nparams:\n  env: string\n---\n# To {{params.evn}}\n\n## Steps\n\n### a\nTo {{params.x}}\n"
         "```sh\necho ok\necho {{params.evn}}\n```\n"
@@ -234,7 +234,7 @@ def test_a_goal_without_parameters_says_where_to_declare_them() -> None:
         ("null", {"type": ["null", "string"]}, None),
         ("3", {"enum": [1, 2, 3]}, 3),
         ("NaN", {"type": "number"}, "NaN"),
-        ("0", {"type": "integer", "minimum": 1}, 0),  # it does not fit, and is told as what it is
+        ("0", {"type": "integer", "minimum": 1}, 0),  # it does not fit, and is reported as what it is
         ("[" * 200, {"type": "array"}, "[" * 200),
     ],
 )
@@ -248,7 +248,7 @@ def test_values_are_what_is_given_and_defaults() -> None:
     assert (found.values, found.problems) == ({"env": "prod", "n": 2, "note": "a=b"}, ())
 
 
-def test_all_that_is_wrong_is_told_at_once() -> None:
+def test_all_that_is_wrong_is_reported_at_once() -> None:
     found = values_for(DEPLOY, {"evn": "prod", "n": "0"})
     assert [(one.pointer, f"{one.message} ({one.fix})") for one in found.problems] == [
         ("/params/evn", "there is no parameter 'evn' (did you mean 'env'?)"),

@@ -47,7 +47,7 @@ def _without_b(steps: list[Step]) -> list[Step]:
 
 
 def _reply(words: str) -> Act:
-    """The same reply to every question that stands."""
+    """The same reply to every open question."""
 
     def act(given: Facts) -> Facts:
         for step, attempts in given.attempts.items():
@@ -95,7 +95,7 @@ ACTS: dict[str, Act] = {
     "cancel": _saved(status="cancelled"),
     "top up": _saved(limits={"replans": 9, "minutes": 99}),
     "spoil": lambda given: replace(given, plan_file=PlanFile("f" * 64, None, (Problem("bad"),))),
-    "mend": lambda given: replace(given, plan_file=PlanFile(given.revisions[-1].plan_sha256, given.plan)),
+    "fix": lambda given: replace(given, plan_file=PlanFile(given.revisions[-1].plan_sha256, given.plan)),
     "say approve": _reply("approve"),
     "say reject": _reply("reject\nno"),
     "say again": _reply("again"),

@@ -1,4 +1,4 @@
-"""In which phase a run is, and why, as people are told."""
+"""In which phase a run is, and why, as people see it."""
 
 from dataclasses import replace
 from typing import Literal

@@ -1,4 +1,4 @@
-"""Which fields are a person's: from their edit on, until somebody else's revision changes them."""
+"""Which fields are a person's: from their edit on, until another author's revision changes them."""
 
 from agentfs.core.plan_merge import plan_without_edits
 from agentfs.core.records import Author, Plan, Revision, Step
@@ -66,10 +66,10 @@ GATED = a_step("a", depends_on=[], gate=True)
 
 
 def without_edits(*plans: tuple[str, Plan], by: Author = PLANNER) -> list[Step]:
-    told = [
+    rebuilt = [
         (one.model_copy(update={"by": by} if one.trigger != "edited" else {}), plan) for one, plan in history(*plans)
     ]
-    found = plan_without_edits(told)
+    found = plan_without_edits(rebuilt)
     return sorted(found.steps, key=lambda step: step.id) if found else []
 
 

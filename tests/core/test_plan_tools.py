@@ -17,7 +17,7 @@ FETCH = corpus.a_step("get", tool="http_get", input={"url": "http://example.org"
 BEGUN = replace(corpus.BARE, run="2026-11-16/job")
 
 
-def mends(plan: dict[str, Any]) -> list[str]:
+def fixes(plan: dict[str, Any]) -> list[str]:
     try:
         check_plan(read_json(corpus.written(plan)), BEGUN)
     except Rejected as rejected:
@@ -26,11 +26,11 @@ def mends(plan: dict[str, Any]) -> list[str]:
 
 
 def test_a_plan_is_judged_by_what_it_says_itself() -> None:
-    assert mends(corpus.a_plan(FETCH, tools={"network": True})) == []
-    assert mends(corpus.a_plan(FETCH)) == [
+    assert fixes(corpus.a_plan(FETCH, tools={"network": True})) == []
+    assert fixes(corpus.a_plan(FETCH)) == [
         "set network = true under [tools] in agentfs.toml, then: agentfs resume 2026-11-16/job --refresh-settings"
     ]
-    assert mends(corpus.a_plan(corpus.a_step(), tools={"allow": ["shell"]})) == [
+    assert fixes(corpus.a_plan(corpus.a_step(), tools={"allow": ["shell"]})) == [
         "add note to allow under [tools] in agentfs.toml, then: agentfs resume 2026-11-16/job --refresh-settings"
     ]
     fetch = Plan.model_validate(corpus.a_plan(FETCH) | {"steps": (FETCH,), "tools": {"network": True}}, strict=False)
@@ -39,7 +39,7 @@ def test_a_plan_is_judged_by_what_it_says_itself() -> None:
 
 
 def test_what_is_wrong_elsewhere_does_not_hide_it() -> None:
-    (fix,) = mends(corpus.a_plan(FETCH, status="aproved", tools={"network": True}))
+    (fix,) = fixes(corpus.a_plan(FETCH, status="aproved", tools={"network": True}))
     assert "network" not in fix
 
 
@@ -63,7 +63,7 @@ def test_the_ledger_says_what_the_tools_may_do_from_now_on() -> None:
     )
 
 
-def test_it_stands_before_the_steps_and_git_shows_it_by_meaning() -> None:
+def test_it_comes_before_the_steps_and_git_shows_it_by_meaning() -> None:
     source = corpus.written(corpus.a_plan(a_step().model_dump(exclude_none=True), limits={"replans": 1}))
     edited = set_value(source, "/tools", {"network": True})
     assert list(read_json(edited).value) == ["status", "steps", "limits", "tools"]  # after what is there already

@@ -1,4 +1,4 @@
-"""What an answer comes to on top of the plan as it stands, why a person is asked, and what their word does."""
+"""What an answer comes to on top of the current plan, why a person is asked, and what their reply does."""
 
 import itertools
 import json
@@ -65,7 +65,7 @@ def acts(given: Facts) -> list[tuple[str, str]]:
     return [(type(action).__name__, action.why) for action in decide(derive(given, means(planner=True)), 2)]
 
 
-def said(given: Facts, *replies: str | None) -> Facts:
+def replied_to(given: Facts, *replies: str | None) -> Facts:
     """Questions were put about the changes as they are, and answered."""
     key = proposal(given).bond
     talks = tuple(Talk(count, key, reply) for count, reply in enumerate(replies, start=1))
@@ -137,7 +137,7 @@ def test_nobody_is_asked_where_the_sides_do_not_touch() -> None:
 def test_a_person_is_asked_where_they_do(mine: Plan, theirs: Plan, reasons: tuple[str, ...]) -> None:
     given = edited(answered(planned(), theirs), mine)
     found = proposal(given)
-    assert [told.startswith(reason) for told, reason in zip(found.reasons, reasons, strict=True)] == [True] * len(
+    assert [actual.startswith(reason) for actual, reason in zip(found.reasons, reasons, strict=True)] == [True] * len(
         reasons
     ), found.reasons
     assert found.plan is not None
@@ -189,10 +189,10 @@ def test_an_answer_that_cannot_be_put_into_effect_waits_to_be_rejected() -> None
     assert proposal(given).reasons[0].startswith(why)
     assert proposal(given).plan is None
     assert acts(given) == [("AskAnswer", "the answer of call 2 needs a person's yes")]
-    (wait,) = acts(said(given, "approve"))
+    (wait,) = acts(replied_to(given, "approve"))
     assert wait[1].startswith(f"the answer of call 2 was approved, but {why}")
     assert wait[1].endswith(": reject it")
-    assert isinstance(decide(derive(said(given, "reject"), means(planner=True)), 2)[0], CallPlanner)
+    assert isinstance(decide(derive(replied_to(given, "reject"), means(planner=True)), 2)[0], CallPlanner)
 
 
 def test_a_runbooks_answer_to_a_failure_is_a_persons_own_word() -> None:
@@ -246,8 +246,8 @@ def test_an_edited_goal_that_says_otherwise_is_asked_about(mine: Plan, theirs: P
     given = goal_edited(mine, theirs)
     assert proposal(given).reasons == (why,)
     assert acts(given) == [("AskAnswer", "the answer of call 2 needs a person's yes")]
-    assert acts(said(given, None)) == [("Wait", "the planner's answer needs approval: planning/2.question.md")]
-    assert acts(said(given, "approve")) == [("InstallPlan", "call 2 answered with a plan")]
+    assert acts(replied_to(given, None)) == [("Wait", "the planner's answer needs approval: planning/2.question.md")]
+    assert acts(replied_to(given, "approve")) == [("InstallPlan", "call 2 answered with a plan")]
 
 
 def test_a_no_to_an_edited_goal_leaves_the_plan_as_it_is() -> None:
@@ -257,7 +257,7 @@ def test_a_no_to_an_edited_goal_leaves_the_plan_as_it_is() -> None:
     call = given.planner_call(2).call
     assert call is not None
     asked_about = call.model_copy(update={"goal_sha256": "b" * 64})
-    given = said(judged(given.with_call(replace(given.planner_call(2), call=asked_about))), "reject")
+    given = replied_to(judged(given.with_call(replace(given.planner_call(2), call=asked_about))), "reject")
     state = derive(given, means())
     assert (state.calls.unapplied, state.pending) == (None, ())
     assert [type(action).__name__ for action in decide(state, 2)] == ["IssueOrder"]
@@ -297,9 +297,9 @@ def test_what_is_there_already_is_recorded_and_not_installed() -> None:
 def test_a_yes_is_for_the_steps_that_were_shown() -> None:
     mine = a_plan(A, a_step("b", depends_on=["a"], why="mine"))
     given = edited(answered(planned(), a_plan(A, a_step("b", depends_on=["a"], why="theirs"))), mine)
-    asked = said(given, None)
+    asked = replied_to(given, None)
     assert acts(asked) == [("Wait", "the planner's answer needs approval: planning/2.question.md")]
-    yes = said(given, "approve")
+    yes = replied_to(given, "approve")
     assert decision(yes.planner_call(2), yes) == "approve"
     assert acts(yes) == [("InstallPlan", "call 2 answered with a plan")]
     paused = edited(yes, a_plan(*mine.steps, status="paused"))
@@ -316,7 +316,7 @@ def test_a_yes_is_for_the_steps_that_were_shown() -> None:
 def test_a_no_holds_whatever_became_of_the_plan() -> None:
     mine = a_plan(A, a_step("b", depends_on=["a"], why="mine"))
     given = edited(answered(planned(), a_plan(A, a_step("b", depends_on=["a"], why="theirs"))), mine)
-    no = edited(said(given, "maybe", "reject\nnot this"), a_plan(A, a_step("b", depends_on=["a"], why="other")))
+    no = edited(replied_to(given, "maybe", "reject\nnot this"), a_plan(A, a_step("b", depends_on=["a"], why="other")))
     assert rejection(no.planner_call(2)) == Talk(2, proposal(given).bond, "reject\nnot this")
     (call,) = decide(derive(no, means(planner=True)), 2)
     assert isinstance(call, CallPlanner)
@@ -324,7 +324,7 @@ def test_a_no_holds_whatever_became_of_the_plan() -> None:
 
 
 def test_an_answer_that_was_given_up_stays_given_up() -> None:
-    """The goal was edited, somebody else was called, and then the goal was edited back."""
+    """The goal was edited, another call was made, and then the goal was edited back."""
     given = answered(planned(), a_plan(A))
     later = a_call(3, revision=1, trigger="goal_changed", base_sha256=plan_sha(BASE), goal_sha256="c" * 64)
     keep = Answer(call=3, verdict="keep", duration_s=0.0)

@@ -208,7 +208,7 @@ def test_a_lone_step_has_no_other_to_refer_to() -> None:
     assert problem.fix == "there is no other step"
 
 
-def test_the_mend_shows_the_reference_itself() -> None:
+def test_the_fix_shows_the_reference_itself() -> None:
     (problem,) = problems_in_step(shell("echo $(wc {{steps.a.file}})"), {"a"})
     assert problem == Problem(
         "{{steps.a.file}} is inside $( )",
@@ -492,7 +492,7 @@ def test_a_step_refers_to_sixteen_outputs_and_many_steps_share(steps: int, room:
         shell("echo {{goal}} {{goal}}"),
     ],
 )
-def test_what_resolves_is_bounded_wherever_it_stands(step: Step) -> None:
+def test_what_resolves_is_bounded_wherever_it_is(step: Step) -> None:
     assert isinstance(resolve_step(step, {}, "x" * 500, 1000), Resolved)
     why = "the goal cannot be referred to: all that 'me' refers to comes to more than 999 bytes; read goal.md instead"
     assert resolve_step(step, {}, "x" * 500, 999) == Unresolved("me", why)

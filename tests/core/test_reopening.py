@@ -85,7 +85,7 @@ def unanswered() -> Facts:
         ),
     ],
 )
-def test_a_person_is_told_the_way_on(given: Facts, ways: tuple[str, ...]) -> None:
+def test_a_person_is_shown_what_to_do_next(given: Facts, ways: tuple[str, ...]) -> None:
     assert ways_on(derive(given, means()), "x") == ways
 
 
@@ -124,7 +124,7 @@ def test_failed_steps_are_set_aside_and_the_run_goes_on() -> None:
     assert still_ends(set_aside(given, aside), means()) is None
 
 
-def test_what_failed_under_continue_is_tried_anew_only_if_nothing_else_holds_the_run_up() -> None:
+def test_what_failed_under_continue_is_retried_only_if_nothing_else_holds_the_run_up() -> None:
     step = a_step("a", max_attempts=1, on_failure="continue")
     world = PureWorld(fate=lambda *_: "failed")
     alone = ended(facts(a_plan(step)), world)
@@ -161,7 +161,7 @@ def test_a_call_that_came_to_nothing_is_made_again(verdict: Verdict, calls: int)
     assert again.call == calls + 1
 
 
-def test_what_stands_in_the_file_is_in_force_ended_or_not() -> None:
+def test_what_the_file_says_is_in_force_ended_or_not() -> None:
     given = ended(facts(a_plan(a_step("a", max_attempts=1))), PureWorld(fate=lambda *_: "failed"))
     new = a_plan(a_step("a", max_attempts=1, skip="no"), a_step("b"))
     edited = replace(given, plan_file=PlanFile(plan_sha(new), new))

@@ -410,7 +410,7 @@ FENCE = "```sh\ntrue\n```"
         ),
     ],
 )
-def test_a_mistake_is_told_with_its_place_and_how_to_mend_it(text: str, problems: list[str]) -> None:
+def test_a_mistake_is_reported_with_its_place_and_its_fix(text: str, problems: list[str]) -> None:
     assert refused(text) == problems
 
 
@@ -500,7 +500,7 @@ def test_all_problems_come_at_once_in_the_order_of_the_page() -> None:
     assert places == ["2", "6", "7", "12"]
 
 
-def test_what_the_plan_check_finds_is_told_in_lines_of_the_goal() -> None:
+def test_what_the_plan_check_finds_is_reported_in_lines_of_the_goal() -> None:
     text = runbook(
         sh("a", "echo {{steps.nowhere.output}}"),
         "### b\nafter: a, c\n```write_file\npath: x\nfolder: y\n```",
@@ -517,7 +517,7 @@ def test_what_the_plan_check_finds_is_told_in_lines_of_the_goal() -> None:
         (["```note", "{", "```"], "goal.md:5:1"),
     ],
 )
-def test_what_is_wrong_inside_a_fence_is_told_in_lines_of_the_goal(lines: list[str], place: str) -> None:
+def test_what_is_wrong_inside_a_fence_is_reported_in_lines_of_the_goal(lines: list[str], place: str) -> None:
     assert [problem.split(": ")[0] for problem in refused(runbook("### a", *lines))] == [place]
 
 

@@ -49,7 +49,7 @@ TELL = step("tell", "echo {{steps.copy.output}} {step_copy_result}", "look", "co
 FIRST = plan(LOOK, COPY, TELL)
 
 
-def said(goal: ParsedGoal, now: JsonObject, trigger: Trigger = "step_failed", **situation: Any) -> RunbookAnswer:
+def answer_of(goal: ParsedGoal, now: JsonObject, trigger: Trigger = "step_failed", **situation: Any) -> RunbookAnswer:
     """Return the answer, whose plan passes the check that every plan passes."""
     answered = answer(goal, trigger, Situation(plan=now, **situation))
     if answered.plan is not None:
@@ -70,7 +70,7 @@ def test_a_goal_in_words_has_no_plan_to_give() -> None:
 
 
 def test_an_alternative_takes_the_place_of_the_failed_step_and_of_its_name() -> None:
-    assert said(SHOP, FIRST, done=frozenset({"look"}), used=frozenset({"look", "copy"}), failed=("copy",)) == (
+    assert answer_of(SHOP, FIRST, done=frozenset({"look"}), used=frozenset({"look", "copy"}), failed=("copy",)) == (
         RunbookAnswer(
             "plan",
             "'copy' failed: 'copy-slowly' takes its place.",
@@ -85,7 +85,7 @@ def test_an_alternative_takes_the_place_of_the_failed_step_and_of_its_name() -> 
 
 @pytest.mark.parametrize("trigger", ["step_failed", "repeated_failure", "step_unreachable", "asked"])
 def test_every_way_to_fail_has_the_same_answer(trigger: Trigger) -> None:
-    answered = said(SHOP, FIRST, trigger, used=frozenset({"look"}), failed=("look",))
+    answered = answer_of(SHOP, FIRST, trigger, used=frozenset({"look"}), failed=("look",))
     assert answered.answer == "'look' failed: 'look-again' takes its place."
 
 
@@ -93,7 +93,7 @@ def test_the_own_alternatives_of_an_alternative_come_before_the_others_of_the_fi
     now, used, order = FIRST, {"look", "copy"}, []
     failed = "copy"
     while (
-        answered := said(SHOP, now, done=frozenset({"look"}), used=frozenset(used), failed=(failed,))
+        answered := answer_of(SHOP, now, done=frozenset({"look"}), used=frozenset(used), failed=(failed,))
     ).verdict == "plan":
         assert answered.plan is not None
         now = answered.plan
@@ -115,7 +115,7 @@ def test_the_own_alternatives_of_an_alternative_come_before_the_others_of_the_fi
 
 def test_a_rejected_step_is_not_replaced_and_its_clean_ups_run() -> None:
     done, used, no = frozenset({"look"}), frozenset({"look", "copy"}), frozenset({"copy"})
-    answered = said(SHOP, FIRST, "step_unreachable", done=done, used=used, failed=("copy",), rejected=no)
+    answered = answer_of(SHOP, FIRST, "step_unreachable", done=done, used=used, failed=("copy",), rejected=no)
     assert answered == RunbookAnswer(
         "impossible",
         "A person rejected 'copy': nothing takes its place. Clean-up: 'wipe', 'sweep'.",
@@ -129,7 +129,7 @@ def test_a_rejected_step_is_not_replaced_and_its_clean_ups_run() -> None:
 
 def test_what_failed_beside_a_rejected_step_is_not_replaced_either() -> None:
     no = frozenset({"copy"})
-    answered = said(SHOP, FIRST, "step_unreachable", used=frozenset(), failed=("look", "copy"), rejected=no)
+    answered = answer_of(SHOP, FIRST, "step_unreachable", used=frozenset(), failed=("look", "copy"), rejected=no)
     assert answered.verdict == "impossible"
     assert answered.answer == (
         "A person rejected 'copy': nothing takes its place. 'look' failed. Clean-up: 'wipe'. "
@@ -146,24 +146,24 @@ def test_which_steps_have_an_answer_to_a_failure_and_which_to_a_no() -> None:
 def test_the_clean_up_of_an_alternative_comes_before_that_of_the_first() -> None:
     now = plan(LOOK, step("copy-slowly", "true", "look"))
     used = frozenset({"look", "copy", "copy-slowly", "copy-by-hand", "copy-at-last"})
-    answered = said(SHOP, now, done=frozenset({"look"}), used=used, failed=("copy-slowly",))
+    answered = answer_of(SHOP, now, done=frozenset({"look"}), used=used, failed=("copy-slowly",))
     assert answered.answer == (
         "'copy-slowly' failed, and nothing can take its place. Clean-up: 'dust', 'wipe', 'sweep'."
     )
 
 
 def test_fallbacks_refer_to_what_took_the_place_of_what_they_were_written_against() -> None:
-    now = said(SHOP, FIRST, used=frozenset({"look"}), failed=("look",)).plan
+    now = answer_of(SHOP, FIRST, used=frozenset({"look"}), failed=("look",)).plan
     assert now is not None
     used = frozenset({"look", "look-again", "copy"})
-    replaced = said(SHOP, now, done=frozenset({"look-again"}), used=used, failed=("copy",)).plan
+    replaced = answer_of(SHOP, now, done=frozenset({"look-again"}), used=used, failed=("copy",)).plan
     assert replaced == plan(
         step("look-again", "find"),
         step("copy-slowly", "dd if={{steps.look-again.output}}", "look-again"),
         step("tell", "echo {{steps.copy-slowly.output}} {step_copy-slowly_result}", "look-again", "copy-slowly"),
     )
     used |= {"copy-slowly", "copy-by-hand", "copy-at-last"}
-    ended = said(SHOP, replaced, done=frozenset({"look-again"}), used=used, failed=("copy-slowly",)).plan
+    ended = answer_of(SHOP, replaced, done=frozenset({"look-again"}), used=used, failed=("copy-slowly",)).plan
     assert ended is not None
     steps: Any = ended["steps"]
     assert steps[-1] == step("sweep", "rm -r {{steps.look-again.output}}", "wipe")
@@ -171,7 +171,7 @@ def test_fallbacks_refer_to_what_took_the_place_of_what_they_were_written_agains
 
 def test_a_step_that_a_person_put_back_is_referred_to_by_its_own_name() -> None:
     now = plan(LOOK, step("look-again", "find"), COPY)
-    answered = said(SHOP, now, used=frozenset({"copy"}), failed=("copy",))
+    answered = answer_of(SHOP, now, used=frozenset({"copy"}), failed=("copy",))
     assert answered.plan is not None
     steps: Any = answered.plan["steps"]
     assert steps[2] == step("copy-slowly", "dd if={{steps.look.output}}", "look")
@@ -179,7 +179,7 @@ def test_a_step_that_a_person_put_back_is_referred_to_by_its_own_name() -> None:
 
 def test_a_clean_up_that_needs_what_is_not_there_is_left_out() -> None:
     used = frozenset({"copy", "copy-slowly", "copy-by-hand", "copy-at-last"})
-    assert said(SHOP, FIRST, used=used, failed=("copy",)) == RunbookAnswer(
+    assert answer_of(SHOP, FIRST, used=used, failed=("copy",)) == RunbookAnswer(
         "impossible",
         "'copy' failed, and nothing can take its place. Clean-up: 'wipe'. "
         "Clean-up 'sweep' is left out: it uses the result of 'look', which is not done.",
@@ -188,7 +188,7 @@ def test_a_clean_up_that_needs_what_is_not_there_is_left_out() -> None:
 
 
 def test_where_there_is_no_clean_up_there_is_no_plan() -> None:
-    assert said(SHOP, FIRST, failed=("tell",)) == RunbookAnswer(
+    assert answer_of(SHOP, FIRST, failed=("tell",)) == RunbookAnswer(
         "impossible", "'tell' failed, and nothing can take its place."
     )
 
@@ -205,14 +205,16 @@ def test_several_failures_are_answered_together() -> None:
         )
     )
     now = first_plan(goal, "approved")
-    answered = said(goal, now, used=frozenset({"a", "b"}), failed=("a", "b"))
+    answered = answer_of(goal, now, used=frozenset({"a", "b"}), failed=("a", "b"))
     assert answered == RunbookAnswer(
         "plan",
         "'a' failed: 'a2' takes its place. 'b' failed: 'b2' takes its place.",
         plan(step("a2", "2"), step("b2", "2"), step("c", "1", "a2", "b2")),
     )
     assert answered.plan is not None
-    assert said(goal, answered.plan, used=frozenset({"a", "b", "a2", "b2"}), failed=("a2", "b2")) == RunbookAnswer(
+    assert answer_of(
+        goal, answered.plan, used=frozenset({"a", "b", "a2", "b2"}), failed=("a2", "b2")
+    ) == RunbookAnswer(
         "impossible",
         "'a2', 'b2' failed, and nothing can take their place. Clean-up: 'undo'.",
         plan(step("undo", "3")),
@@ -228,7 +230,7 @@ def test_done_steps_stay_as_they_are_but_for_waiting_for_what_leaves() -> None:
             sh("undo", "3", "on failure of: c"),
         )
     )
-    answered = said(goal, first_plan(goal, "approved"), done=frozenset({"b"}), failed=("c",))
+    answered = answer_of(goal, first_plan(goal, "approved"), done=frozenset({"b"}), failed=("c",))
     assert answered.plan == plan(step("b", "1", why="it must be"), step("undo", "3", "b"))
 
 
@@ -240,24 +242,26 @@ def test_an_edited_plan_keeps_its_edits_and_what_was_implied_is_spelled_out() ->
         status="paused",
         limits={"replans": 9},
     )
-    answered = said(SHOP, now, failed=("look",))
+    answered = answer_of(SHOP, now, failed=("look",))
     mine = {"id": "mine", "tool": "note", "input": {"text": "x"}, "depends_on": ["look-again"]}
     assert answered.plan == plan(step("look-again", "find"), mine, status="paused", limits={"replans": 9})
 
 
 def test_a_step_that_has_left_the_plan_needs_no_answer() -> None:
-    assert said(SHOP, plan(LOOK), failed=("copy",)) == KEEP
+    assert answer_of(SHOP, plan(LOOK), failed=("copy",)) == KEEP
 
 
 @pytest.mark.parametrize("trigger", ["asked", "goal_checks_failed", "every_step"])
 def test_to_anything_else_a_runbook_has_nothing_to_say(trigger: Trigger) -> None:
-    assert said(SHOP, FIRST, trigger) == KEEP
+    assert answer_of(SHOP, FIRST, trigger) == KEEP
 
 
 def test_a_surprise_is_a_question() -> None:
     text = runbook("### count", "```sh", "wc -l", "```", "```json expects", '{"maximum": 9}', "```")
     goal = parsed(text)
-    answered = said(goal, first_plan(goal, "approved"), "unexpected_state", surprises={"count": "90 is more than 9"})
+    answered = answer_of(
+        goal, first_plan(goal, "approved"), "unexpected_state", surprises={"count": "90 is more than 9"}
+    )
     assert answered == RunbookAnswer(
         "keep",
         KEEP.answer,
@@ -280,7 +284,7 @@ The runbook has no answer to this. Reply `approve` to go on as planned, `reject`
 
 
 def test_a_surprise_beside_a_failure_is_asked_too() -> None:
-    answered = said(SHOP, FIRST, failed=("look",), surprises={"copy": "too much", "gone": "left the plan"})
+    answered = answer_of(SHOP, FIRST, failed=("look",), surprises={"copy": "too much", "gone": "left the plan"})
     assert answered.verdict == "plan"
     assert answered.question is not None
     assert answered.question.startswith(
@@ -291,7 +295,7 @@ def test_a_surprise_beside_a_failure_is_asked_too() -> None:
 
 def test_a_schema_of_many_pages_is_cut_in_the_question() -> None:
     now = plan(LOOK | {"expects": {"enum": ["x" * 5000]}})
-    answered = said(SHOP, now, "unexpected_state", surprises={"look": "y"})
+    answered = answer_of(SHOP, now, "unexpected_state", surprises={"look": "y"})
     assert answered.question is not None
     assert len(answered.question) < 4400
     assert "\n…\n```" in answered.question
@@ -304,7 +308,7 @@ EDITED = runbook(sh("look", "ls -l"), sh("copy", "cp"), sh("copy-slowly", "dd", 
 
 def test_an_edited_goal_is_the_plan_under_the_present_status_and_overrides() -> None:
     now = plan(LOOK, COPY, status="paused", limits={"replans": 5}, tools={"network": True})
-    answered = said(parsed(EDITED), now, "goal_changed", done=frozenset({"look"}))
+    answered = answer_of(parsed(EDITED), now, "goal_changed", done=frozenset({"look"}))
     assert answered == RunbookAnswer(
         "plan",
         "The goal was edited: its steps are the plan.",
@@ -331,7 +335,7 @@ def test_an_edited_goal_is_the_plan_under_the_present_status_and_overrides() -> 
 )
 def test_an_alternative_that_is_done_and_unchanged_keeps_its_place(command: str, done: set[str], second: str) -> None:
     now = plan(LOOK, step("copy-slowly", command, "look"))
-    answered = said(parsed(EDITED), now, "goal_changed", done=frozenset(done))
+    answered = answer_of(parsed(EDITED), now, "goal_changed", done=frozenset(done))
     assert answered.plan is not None
     steps: Any = answered.plan["steps"]
     assert [(one["id"], one["depends_on"]) for one in steps] == [
@@ -363,6 +367,6 @@ def test_a_failure_has_an_answer_while_a_fallback_is_unused(used: set[str], ids:
 def test_a_plan_without_fallbacks_has_no_answer_to_any_failure() -> None:
     goal = parsed('[{"id": 1, "tool": "note", "input": "x"}]', "goal.json")
     assert answers(goal, ()) == frozenset()
-    assert said(goal, first_plan(goal, "approved"), failed=("1",)) == RunbookAnswer(
+    assert answer_of(goal, first_plan(goal, "approved"), failed=("1",)) == RunbookAnswer(
         "impossible", "'1' failed, and nothing can take its place."
     )

@@ -186,7 +186,7 @@ def test_what_cannot_be_a_schedule(fields: dict[str, str], words: str) -> None:
     assert all(one.fix for one in problems)
 
 
-def test_everything_wrong_is_told_at_once() -> None:
+def test_everything_wrong_is_reported_at_once() -> None:
     fields = Goal.model_validate({"schedule": "x", "timezone": "Mars/One", "catch_up": "-1h"})
     assert [one.pointer for one in read_schedule(fields, zone)[1]] == ["/schedule", "/catch_up", "/timezone"]
 

@@ -85,7 +85,7 @@ def _world(shape: dict[str, list[str]], policy: dict[str, Any], conditions: tupl
 
 
 def _rests(given: Facts, world: PureWorld) -> None:
-    """The run ends with an outcome, or a person is told what it waits for."""
+    """The run ends with an outcome, or a person is shown what it waits for."""
     end, actions = world.play(given)
     waits = [action for action in actions if isinstance(action, Wait)]
     assert waits

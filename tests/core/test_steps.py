@@ -243,8 +243,8 @@ def test_a_persons_word_that_it_failed_is_final() -> None:
     given = _with(CUT, "a", "interrupted")
     failed = a_result(_view(given), "failed", 2)
     error = failed.error.model_copy(update={"kind": "person"}) if failed.error else None
-    said = Result.model_validate(failed.model_copy(update={"error": error}))
-    view = _view(given.with_attempt("a", Attempt(2, result=said)))
+    result = Result.model_validate(failed.model_copy(update={"error": error}))
+    view = _view(given.with_attempt("a", Attempt(2, result=result)))
     assert (view.status, view.move) == ("failed", "halt")
 
 

@@ -137,7 +137,7 @@ def test_a_draft_is_planned_again_when_a_person_asks_or_edits_the_goal() -> None
     assert triggers(edited) == [("goal_changed", None, ())]
 
 
-def test_a_rejected_answer_is_asked_about_with_what_the_person_said() -> None:
+def test_a_rejected_answer_is_asked_about_with_the_persons_words() -> None:
     given = settled(planned(approve="always"), "failed", "a", "a")
     evidence = ("steps/a.1.result.json", "steps/a.2.result.json")
     other = a_plan(a_step("c"))
@@ -238,7 +238,7 @@ def test_impossible_ends_the_run_until_it_is_taken_up_again() -> None:
     assert aside == Aside(calls=(2,))
     assert triggers(set_aside(given, aside)) == [("repeated_failure", "a", evidence)]
     later = replace(given, revisions=(*given.revisions, given.revisions[0].model_copy(update={"revision": 2})))
-    assert not isinstance(acts(later)[0], EndRun), "it was said of another plan"
+    assert not isinstance(acts(later)[0], EndRun), "that was about another plan"
 
 
 def test_impossible_after_a_new_wish_is_not_the_last_word() -> None:

@@ -86,7 +86,7 @@ def test_what_runs_or_has_ended_waits_with_nothing() -> None:
 def test_a_plan_that_does_not_read_is_one_thing_until_the_next_revision() -> None:
     given = facts(a_plan(A))
     for sha in "01":
-        broken = replace(given, plan_file=PlanFile(sha * 64, None, (Problem("no", "mend it"),)))
+        broken = replace(given, plan_file=PlanFile(sha * 64, None, (Problem("no", "fix it"),)))
         assert names(broken) == [("plan.json after revision 1", "plan", "plan.error.md")]
 
 
@@ -137,7 +137,7 @@ def test_an_answer_that_needs_a_yes() -> None:
     assert names(waits, planner=True) == [("planning/2.question.md", "answer", "planning/2.question.md")]
 
 
-def test_anything_else_is_told_by_its_reason() -> None:
+def test_anything_else_is_reported_by_its_reason() -> None:
     given = facts(a_plan(A), has_steps=False, limits={"steps": 1})
     given = replace(given, run=given.run.model_copy(update={"mode": "stepwise"}))
     waits, _ = PureWorld(planner=True).play(given)

@@ -103,7 +103,7 @@ def test_a_difference_marks_whole_words() -> None:
     assert text(short) == "status draft → approved"
 
 
-def test_consequences_are_said_and_drawn() -> None:
+def test_consequences_are_listed_and_drawn() -> None:
     effects = [
         {"step": "a", "fate": "again", "why": "changed"},
         *({"step": f"s{n}", "fate": "kept", "why": ""} for n in range(3)),

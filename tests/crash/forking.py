@@ -42,18 +42,18 @@ class Forks:
     def run(
         self, root: Path, env: Mapping[str, str], *words: str, cut: int | None = None, near: str = ""
     ) -> tuple[int, str]:
-        """Let a child do something; return how it ended (-9: it was cut off), and what it said."""
+        """Let a child do something; return how it ended (-9: it was cut off), and its output."""
         given = {"root": str(root), "words": words, "cut": cut, "near": near}
-        with open(root.parent / "said", "w+b") as said, open(os.devnull, "rb") as nothing:
-            streams = (nothing.fileno(), said.fileno(), said.fileno())
+        with open(root.parent / "output", "w+b") as output, open(os.devnull, "rb") as nothing:
+            streams = (nothing.fileno(), output.fileno(), output.fileno())
             code = warm.Command(words, root, env, streams, instead=f"{__name__}:carry_out", given=given).wait()
-            said.seek(0)
-            return code, said.read().decode("utf-8", "replace")
+            output.seek(0)
+            return code, output.read().decode("utf-8", "replace")
 
     def command(self, place: Place, *words: str) -> int:
         """Run a command of a place to its end; return its exit code."""
-        code, said = self.run(place.root, place.env, *words)
-        assert "Traceback" not in said, said
+        code, output = self.run(place.root, place.env, *words)
+        assert "Traceback" not in output, output
         return code
 
 
@@ -76,7 +76,7 @@ def carry_out(given: dict[str, Any]) -> int:
         return command(given["words"]) if given["words"] else one_pass(Path(given["root"]))
     except SystemExit as ended:
         return int(ended.code or 0)
-    except BaseException:  # noqa: BLE001 - whatever it is, it is told
+    except BaseException:  # noqa: BLE001 - whatever it is, it is reported
         traceback.print_exc()
         return UNEXPECTED
 
@@ -145,5 +145,5 @@ def _drive(folder: Path, settings: Settings, world: World, stop: Stop) -> None:
             if mine:
                 drive(open_driver(folder, world), stop, Quiet())
                 return
-        assert time.monotonic() < deadline, f"{folder} is held by somebody else"
+        assert time.monotonic() < deadline, f"{folder} is held by another process"
         stop.wake.wait(0.01)

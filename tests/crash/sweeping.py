@@ -142,9 +142,9 @@ class Traced:
         self.command.release()
 
     def _is_attached(self) -> bool:
-        said = os.pread(self._said.fileno(), 4096, 0)
-        assert self._strace.poll() is None, said
-        return b" attached" in said
+        output = os.pread(self._said.fileno(), 4096, 0)
+        assert self._strace.poll() is None, output
+        return b" attached" in output
 
     def wait(self) -> Ended:
         """Wait for its end."""
@@ -226,8 +226,8 @@ def sweep(what: str, cases: Sequence[T], one: Callable[[T, Path, Forks], str], f
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
         list(pool.map(attempt, cases))
-    told = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
-    tell(f"{what}: {len(cases)} points: {told or 'none'}; {len(wrong)} wrong", wrong)
+    counts = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+    tell(f"{what}: {len(cases)} points: {counts or 'none'}; {len(wrong)} wrong", wrong)
     assert not wrong, f"{len(wrong)} of {len(cases)} went wrong:\n" + "\n".join(wrong[:20])
     return kinds
 

@@ -172,8 +172,8 @@ class AnyOrder(RuleBasedStateMachine):
     @rule(choice=st.integers(0, 2), word=st.sampled_from(["cancel", "pause", "resume"]))
     def switch(self, choice: int, word: str) -> None:
         if (run := self.chosen(choice)) and (folder := self.folder_of(run)) and (folder / "plan.json").exists():
-            code, said = self.forks.run(self.place.root, self.place.env, word, run.name)
-            assert code in ((0, 1, 2, 3) if word == "resume" else (0, 2)), said  # it drives the run
+            code, output = self.forks.run(self.place.root, self.place.env, word, run.name)
+            assert code in ((0, 1, 2, 3) if word == "resume" else (0, 2)), output  # it drives the run
             if code != 2:
                 run.status = {"cancel": "cancelled", "pause": "paused", "resume": "approved"}[word]
                 run.saved.append((folder / "plan.json").read_bytes())  # the last save, with another status
@@ -181,8 +181,8 @@ class AnyOrder(RuleBasedStateMachine):
     @rule(choice=st.integers(0, 2), step=st.sampled_from("abc"))
     def retry(self, choice: int, step: str) -> None:
         if (run := self.chosen(choice)) and self.folder_of(run):
-            code, said = self.forks.run(self.place.root, self.place.env, "retry", run.name, step)
-            assert code in (0, 2), said
+            code, output = self.forks.run(self.place.root, self.place.env, "retry", run.name, step)
+            assert code in (0, 2), output
             if code == 0:
                 run.permitted += 1  # of a step before b too: b is stale then; a cancelled run stays cancelled
 
@@ -191,22 +191,22 @@ class AnyOrder(RuleBasedStateMachine):
     @rule()
     def work(self) -> None:
         """Let it work until nothing is left to do but to wait for a person."""
-        code, said = self.forks.run(self.place.root, self.place.env)
-        assert code == 0, said
+        code, output = self.forks.run(self.place.root, self.place.env)
+        assert code == 0, output
         for run in self.runs.values():
             self.rests_rightly(run)
 
     @rule(cut=st.integers(0, 300))
     def die(self, cut: int) -> None:
         """Let it work until so many changes of the disk, then kill it."""
-        code, said = self.forks.run(self.place.root, self.place.env, cut=cut)
-        assert code in (0, -9), said
+        code, output = self.forks.run(self.place.root, self.place.env, cut=cut)
+        assert code in (0, -9), output
 
     @rule(near=st.sampled_from(PLACES), cut=st.integers(0, 8))
     def die_near(self, near: str, cut: int) -> None:
         """Kill it where it matters: by chance alone it dies between an effect and its result once in hundreds of times."""
-        code, said = self.forks.run(self.place.root, self.place.env, cut=cut, near=near)
-        assert code in (0, -9), said
+        code, output = self.forks.run(self.place.root, self.place.env, cut=cut, near=near)
+        assert code in (0, -9), output
 
     # ── what must hold ────────────────────────────────────────────────────────────────────────────────────
 
@@ -291,7 +291,7 @@ class AnyOrder(RuleBasedStateMachine):
     def ledger_tells_all(self) -> None:
         self.place.git("fsck", "--strict")
         self.place.ledger_is_sound()
-        told = self.place.git(
+        changed = self.place.git(
             "log",
             "--format=%(trailers:key=Agentfs-Run,valueonly,separator=)/%(trailers:key=Agentfs-Revision,valueonly,separator=)",
         )
@@ -302,7 +302,7 @@ class AnyOrder(RuleBasedStateMachine):
             for folder in (found, *self.children_of(run))
             for path in folder.glob("revisions/*.plan.json")
         ]
-        assert sorted(line for line in told.split() if not line.endswith("/")) == sorted(wanted)
+        assert sorted(line for line in changed.split() if not line.endswith("/")) == sorted(wanted)
 
     def switch_back(self, run: Run) -> None:
         folder = self.open_folder(run)

@@ -21,15 +21,15 @@ def test_a_daemon_waits_until_processes_can_be_started_again(tmp_path: Path) -> 
         for name in ("one", "two", "three"):
             goal = book(f"echo {name} >> {name}.txt", front="workdir: .", lines=f"check: `test -e {name}.txt`\n")
             daemon.drop(f"{name}.md", goal)
-        daemon.wait_to_hear("no process can be started now")
+        daemon.wait_for_output("no process can be started now")
         (place.root / "go").touch()
         wait_for(lambda: ended(place) == ["before"], "the end of what was running")
         crowd.unlink()
         wait_for(lambda: len(ended(place)) == 4, "the end of all")
-        daemon.wait_to_hear("processes can be started again")
-    said = daemon.said()
-    assert "set aside" not in said
-    assert said.count("no process can be started now") == said.count("processes can be started again") == 1
+        daemon.wait_for_output("processes can be started again")
+    output = daemon.output()
+    assert "set aside" not in output
+    assert output.count("no process can be started now") == output.count("processes can be started again") == 1
     assert [place.read("outcome.json", name)["status"] for name in ended(place)] == ["done"] * 4
     assert [(place.root / f"{name}.txt").read_text() for name in ("begun", "one", "two", "three")] == [
         *("begun\n", "one\n", "two\n", "three\n")

@@ -1,4 +1,4 @@
-"""Forgetting cut off at every change of the disk: the run is whole, or forgotten, and whoever comes next finishes."""
+"""Forgetting cut off at every change of the disk: the run is whole, or forgotten, and the next command finishes."""
 
 import itertools
 import shutil

@@ -187,9 +187,9 @@ def test_a_driver_whose_lock_another_process_has_by_now_stops(place: Place, comm
         wait_for(lambda: not os.path.exists(f"/proc/{pid}"), "the end of what ran")
         if command == "watch":
             driver.terminate()
-        _, said = driver.communicate(timeout=60)
+        _, output = driver.communicate(timeout=60)
     words = "now: the lock lay in runs/.git, which was deleted or replaced. What ran here is ended"
-    assert f"another process drives {folder.parent.name}/job {words}" in said
+    assert f"another process drives {folder.parent.name}/job {words}" in output
     assert command == "watch" or driver.returncode == 2
     assert effects(place) == ["began"]
     assert not (folder / "outcome.json").exists()

@@ -1,4 +1,4 @@
-"""A disk that is full, broken, over quota or read-only, at any call: it is said, nothing is torn, and the run goes on later.
+"""A disk that is full, broken, over quota or read-only, at any call: it is reported, nothing is torn, and the run goes on later.
 
 `./test --full` tries every point; by default a few, chosen by a seed.
 """
@@ -58,8 +58,8 @@ def faults(story: Story) -> Iterator[Fault]:
     errors, lasting = itertools.cycle(ERRORS), itertools.cycle((False, False, True))
     for act, point in story.cuts():
         if point.call in CALLS:
-            told = point.call != "write"  # or else nobody could be told
-            yield Fault(act, point, next(errors), lasting=next(lasting) and told)
+            may_report = point.call != "write"  # else it could not be reported
+            yield Fault(act, point, next(errors), lasting=next(lasting) and may_report)
 
 
 def struck(story: Story, fault: Fault, own: Path, forks: Forks) -> str:
@@ -67,21 +67,21 @@ def struck(story: Story, fault: Fault, own: Path, forks: Forks) -> str:
     ended = fault.strike(place)
     if "(INJECTED)" not in ended.trace:
         return "not reached"
-    is_said = fault.words in ended.err or any(fault.words in told for told in told_in_results(place))
+    is_reported = fault.words in ended.err or any(fault.words in error for error in errors_in_results(place))
     struck_calls = hit(ended)
     is_harmless = ended.code == fault.act.code and all("O_RDONLY" in call for call in struck_calls)  # it looks again
     is_unsayable = any("write(2<" in call for call in struck_calls)  # threads count their calls apart
-    assert is_said or is_harmless or is_unsayable, (
-        f"nothing was said of it: exit {ended.code}\n{ended.err}\n{struck_calls}"
+    assert is_reported or is_harmless or is_unsayable, (
+        f"it was not reported: exit {ended.code}\n{ended.err}\n{struck_calls}"
     )
     seen = assert_whole(place, story.expected)
     live_on(place, forks)
     assert_ended_well(place, story.expected, seen)
-    return f"{'told' if is_said else 'not told'}, exit {ended.code}"
+    return f"{'reported' if is_reported else 'not reported'}, exit {ended.code}"
 
 
 def hit(ended: Ended) -> list[str]:
-    """Return the calls that failed; one that another thread interrupted stands in two lines."""
+    """Return the calls that failed; one that another thread interrupted takes two lines."""
     begun: dict[str, str] = {}
     found = []
     for line in ended.trace.splitlines():
@@ -93,14 +93,14 @@ def hit(ended: Ended) -> list[str]:
     return found
 
 
-def told_in_results(place: Place) -> Iterator[str]:
+def errors_in_results(place: Place) -> Iterator[str]:
     """Yield what the results of a run say went wrong: a step's own program may have met the fault."""
     folder = run_of(place)
     for tries in results(folder).values() if folder else ():
         yield from (str(result["error"]) for result in tries.values())
 
 
-def test_a_call_that_fails_is_told_and_the_run_goes_on_later(five: Story) -> None:
+def test_a_call_that_fails_is_reported_and_the_run_goes_on_later(five: Story) -> None:
     cases = some(
         list(faults(five)), 2, about="faults", also=lambda fault: fault.point.path.endswith("send.1.result.json")
     )
@@ -148,7 +148,7 @@ def test_a_disk_that_is_full_in_the_middle_of_a_write(five: Story) -> None:
         seen = assert_whole(place, five.expected)
         live_on(as_before(place), forks)
         assert_ended_well(place, five.expected, seen)
-        return f"told, exit {ended.returncode}"
+        return f"reported, exit {ended.returncode}"
 
     cases = some([(act, number) for act in five.acts for number in range(1, WRITES + 1)], 2, about="full")
     sweep("full in the middle of a write", cases, one, five.folder)
@@ -169,8 +169,8 @@ def test_watch_pauses_while_the_disk_is_full_and_goes_on_when_there_is_room(plac
             wait_for(lambda: place.log() == first, "its commit: what git gives up again would be room")
             filler = fill(place)
             go.touch()
-            daemon.wait_to_hear("/job: set aside: No space left on device; it goes on when there is room")
+            daemon.wait_for_output("/job: set aside: No space left on device; it goes on when there is room")
             filler.unlink()
             assert daemon.outcome("job")["status"] == "done"
-            daemon.wait_to_hear("/job: goes on")
+            daemon.wait_for_output("/job: goes on")
         place.ledger_is_sound()

@@ -37,7 +37,7 @@ def killed_once(story: Story, case: tuple[Act, Point], own: Path, forks: Forks) 
 
 
 def commits(case: tuple[Act, Point]) -> bool:
-    """Whether a point stands right before something is so for good."""
+    """Whether a point is right before a commit point."""
     return case[1].path.endswith(("job/plan.json", "release.1.result.json"))
 
 

@@ -117,8 +117,8 @@ CHANGES_OF_A_PASS = 40  # of the disk, at least: it dies before one of these
 def taken_in_a_fork(begins: Place, case: tuple[str, int], own: Path, forks: Forks) -> str:
     near, cut = case
     place = copy_of(begins, own / "place")
-    code, said = forks.run(place.root, place.env, cut=cut, near=near)
-    assert code in (0, -9), said
+    code, output = forks.run(place.root, place.env, cut=cut, near=near)
+    assert code in (0, -9), output
     is_there_once(place)
     assert forks.run(place.root, place.env)[0] == 0
     assert waiting(place) == []
@@ -136,8 +136,8 @@ def test_killed_before_any_change_of_an_intake(begins: Place, folder: Path) -> N
 def test_what_changed_while_nobody_watched_is_rejected(begins: Place, folder: Path, kind: str) -> None:
     """The daemon is gone right before the run has its goal; what was judged is no longer what is there."""
     place = copy_of(begins, folder / f"changed-{kind}")
-    code, said = Forks().run(place.root, place.env, cut=0, near="goal.md")
-    assert code == -9, said
+    code, output = Forks().run(place.root, place.env, cut=0, near="goal.md")
+    assert code == -9, output
     (dropped,) = place.runs.glob("*/job/.dropped")
     if kind == "edited":
         dropped.write_text(GOAL.replace("echo x", "touch owned"))

@@ -126,8 +126,8 @@ def killed_once(begins: Place, case: tuple[int, int], own: Path, forks: Forks) -
     if start:
         forks.command(place, *words(place))
         answer_all(place)
-    code, said = forks.run(place.root, place.env, *words(place), cut=cut)
-    assert "Traceback" not in said, said
+    code, output = forks.run(place.root, place.env, *words(place), cut=cut)
+    assert "Traceback" not in output, output
     live_on(place, forks)
     job, children = place.run_folder(), sorted(path.parent.name for path in place.runs.glob("*/job?*/goal.md"))
     assert children == ["job-inner"], "one run was begun, once"
@@ -157,8 +157,8 @@ def test_killed_where_the_child_begins_and_ends(begins: Place, folder: Path, nea
     def one(cut: int, own: Path, forks: Forks) -> str:
         place = copy_of(begins, own / "place")
         for _ in range(2):
-            code, said = forks.run(place.root, place.env, *words(place), cut=cut, near=near)
-            assert "Traceback" not in said, said
+            code, output = forks.run(place.root, place.env, *words(place), cut=cut, near=near)
+            assert "Traceback" not in output, output
             answer_all(place)
         live_on(place, forks)
         assert sorted(path.parent.name for path in place.runs.glob("*/job?*/goal.md")) == ["job-inner"]
@@ -176,12 +176,12 @@ def test_a_request_killed_while_it_is_taken_runs_once(begins: Place, folder: Pat
         place = copy_of(begins, folder / f"request-{cut}")
         goal = place.root / "goals" / "asked.yaml"
         goal.write_text("uses: runbooks/inner.md\nparams: {word: hello}\n")
-        code, said = forks.run(place.root, place.env, cut=cut)
-        assert code in (0, -9), said
+        code, output = forks.run(place.root, place.env, cut=cut)
+        assert code in (0, -9), output
         taken = [path.parent.name for path in place.runs.glob("*/*/run.json")]
         assert goal.exists() or taken == ["asked"]
-        code, said = forks.run(place.root, place.env)
-        assert code == 0, said
+        code, output = forks.run(place.root, place.env)
+        assert code == 0, output
         answer_all(place)
         assert forks.run(place.root, place.env)[0] == 0
         run = place.run_folder("asked")

@@ -58,7 +58,7 @@ def test_killed_after_so_many_items(place: Place, ended: int) -> None:
     effects = Counter((folder / "files" / "effects").read_text().split())
     assert set(effects) == {f"item-{number}" for number in range(1, 13)}
     assert [name for name in done if effects[name.partition("~")[2]] != 1] == [], "what was done is not done again"
-    told = [json.loads(path.read_text()) for path in sorted(folder.glob("steps/tell.*.result.json"))]
-    result = next(one for one in told if one["status"] == "done")  # it may have been under way when it was killed
+    ends = [json.loads(path.read_text()) for path in sorted(folder.glob("steps/tell.*.result.json"))]
+    result = next(one for one in ends if one["status"] == "done")  # it may have been under way when it was killed
     assert result["output"] == list(range(12)) or result["output"] == [str(number) for number in range(12)]
     place.agentfs("verify", "job")

@@ -86,8 +86,8 @@ def test_killed_between_its_end_and_its_result(begins: Place, folder: Path) -> N
     def one(near: str, own: Path, forks: Forks) -> str:
         place = copy_of(begins, own / "place")
         name = place.runbook(STEP.format(then="", line="not repeatable"))
-        code, said = forks.run(place.root, place.env, "run", name, cut=0, near=near)
-        assert code == -9, said
+        code, output = forks.run(place.root, place.env, "run", name, cut=0, near=near)
+        assert code == -9, output
         assert effects(place.run_folder()) == {"sent": 1}
         assert "send" not in results(place.run_folder())
         is_asked_about(place, forks)

@@ -114,7 +114,7 @@ def nothing_is_torn(folder: Path) -> None:
 
 
 def nothing_is_absent(folder: Path, moment: Moment) -> None:
-    """Assert that what somebody has acted upon is there: of each step that was begun, all that came before it."""
+    """Assert that what others have acted upon is there: of each step that was begun, all that came before it."""
     done = results(folder)
     for step, after in moment.ordered.items():
         missing = {name: number for name, number in after.items() if number not in done.get(name, {})}
@@ -158,7 +158,7 @@ def survives(moment: Moment, expected: Expected, folder: Path, forks: Forks | No
 
 
 def there(mounted: Path) -> Place:
-    """Return the place that is in an image: it is trusted, though it is another folder, and whoever wrote it is gone."""
+    """Return the place that is in an image: it is trusted, though it is another folder, and the process that wrote it is gone."""
     place = Place(mounted)
     trust(place.root, place.env)
     for claim in (place.runs / ".git" / "agentfs").glob("*.*.*"):

@@ -85,7 +85,7 @@ def test_no_save_is_lost_to_a_replan(place: Place, in_place: bool) -> None:
         replans = [len(list((folder / "planning").glob("*.result.json"))) for folder in folders]
         ended = [process.poll() for process in processes]
     finally:
-        said = [end(process, signal.SIGKILL)[2][-2000:] for process in processes]
-    assert ended == [None] * RUNS, said
-    assert lost == [[] for _ in folders], said
+        errors = [end(process, signal.SIGKILL)[2][-2000:] for process in processes]
+    assert ended == [None] * RUNS, errors
+    assert lost == [[] for _ in folders], errors
     assert sum(replans) > len(folders) * 2, "the plan was hardly replanned: the race did not happen"

@@ -116,7 +116,7 @@ class Person:
         records = [path for path in self.folder.glob("revisions/*.json") if path.name.count(".") == 1]
         return [json.loads(path.read_text())["by"]["role"] for path in records].count("planner")
 
-    def told(self) -> list[int]:
+    def edits(self) -> list[int]:
         """Return the number of the edit that each revision holds."""
         plans = [json.loads(path.read_text()) for path in self.copies()]
         mine = [step["why"] for plan in plans for step in plan["steps"] if step["id"] == "mine"]
@@ -139,6 +139,6 @@ def test_no_save_is_lost_to_a_planner_that_rewrites(place: Place, in_place: bool
     planned = [person.planned() for person in people]
     assert sum(planned) > RUNS * EDITS / 4, f"the plans were hardly rewritten: the race did not happen: {planned}"
     for person in people:
-        told = person.told()
-        assert told == sorted(told), "a planner's revision took an edit back"
-        assert set(told) == set(range(EDITS))
+        edits = person.edits()
+        assert edits == sorted(edits), "a planner's revision took an edit back"
+        assert set(edits) == set(range(EDITS))

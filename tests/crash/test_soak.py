@@ -91,7 +91,7 @@ def test_many_runs_failing_steps_and_random_kills(place: Place) -> None:
     outcomes = [json.loads(path.read_text()) for path in place.runs.glob("*/g*/outcome.json")]
     failed = sum(one["status"] == "failed" for one in outcomes)
     print(f"{reached} of {count} runs, {failed} failed, {kills} kills, {len(meter.samples)} samples")
-    assert reached == count, daemon.said()[-2000:]
+    assert reached == count, daemon.output()[-2000:]
     expected = {f"g{seed}": "read_file" not in goal(seed) for seed in range(count)}
     assert {one["run"].rpartition("/")[2]: one["status"] == "done" for one in outcomes} == expected
     assert len(list(place.runs.glob("*/*/run.json"))) == count

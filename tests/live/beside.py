@@ -1,4 +1,4 @@
-"""agentfs beside twenty lines: the same model, the same goals, the same session, whoever is better.
+"""agentfs beside twenty lines: the same model, the same goals, the same session.
 
     python -m tests.live.beside [--modes auto,split] [--folder DIR] [GOAL …]
 
@@ -47,7 +47,7 @@ class Tried:
     is_met: bool
     seconds: float
     sent: int  # tokens
-    said: int
+    received: int
 
     @property
     def verdict(self) -> str:
@@ -61,7 +61,7 @@ class Done:
     claims: bool = False
     answer: str = ""
     sent: int = 0
-    said: int = 0
+    received: int = 0
 
 
 Way = Callable[[Goal, Path], Done]  # the goal, the folder it works in
@@ -100,7 +100,7 @@ def _complete(messages: list[dict[str, str]], done: Done) -> str:
     with urllib.request.urlopen(asked) as response:  # noqa: S310
         reply: dict[str, Any] = json.load(response)
     done.sent += reply["usage"]["prompt_tokens"]
-    done.said += reply["usage"]["completion_tokens"]
+    done.received += reply["usage"]["completion_tokens"]
     return str(reply["choices"][0]["message"]["content"]).strip()
 
 
@@ -138,14 +138,14 @@ def by_agentfs(mode: str, cache: Path) -> Way:
         done = Done(process.returncode == 0, answer)
         for usage in _usages(place.root):
             done.sent += usage["input_tokens"]
-            done.said += usage["output_tokens"]
+            done.received += usage["output_tokens"]
         return done
 
     return way
 
 
 def _usages(root: Path) -> Iterator[dict[str, Any]]:
-    """Yield what each request to a model took, whoever made it."""
+    """Yield what each request to a model took, of all roles."""
     for log in root.glob("runs/*/*/*/*.log.jsonl"):
         for line in log.read_text("utf-8").splitlines():
             entry: dict[str, Any] = json.loads(line)
@@ -166,7 +166,7 @@ def tried(goal: Goal, name: str, way: Way, kept: Path | None = None) -> Tried:
         began = time.monotonic()
         done = way(goal, files)
         seconds = time.monotonic() - began
-        return Tried(goal.name, name, done.claims, goal.met(files, done.answer), seconds, done.sent, done.said)
+        return Tried(goal.name, name, done.claims, goal.met(files, done.answer), seconds, done.sent, done.received)
 
 
 @contextlib.contextmanager
@@ -194,14 +194,14 @@ def report(rows: Iterable[Tried]) -> str:
         mine = [row for row in rows if row.way == way]
         counts = {verdict: sum(row.verdict == verdict for row in mine) for verdict in ("true", "false", "no")}
         took = f"{sum(row.seconds for row in mine):.0f} s"
-        tokens = f"{sum(row.sent for row in mine)} tokens in, {sum(row.said for row in mine)} out"
+        tokens = f"{sum(row.sent for row in mine)} tokens in, {sum(row.received for row in mine)} out"
         verdicts = f"{counts['true']} of {len(mine)} truly done, {counts['false']} falsely"
         lines += ["", f"{way}: {verdicts}, {took}, {tokens}"]
     return "\n".join([*lines, ""])
 
 
 def _cells(row: Tried) -> str:
-    return f"{row.verdict} | {row.seconds:.1f} s | {row.sent}, {row.said}"
+    return f"{row.verdict} | {row.seconds:.1f} s | {row.sent}, {row.received}"
 
 
 def main() -> int:

@@ -1,7 +1,7 @@
-"""A real model, for whoever has one: `pytest tests/live --live`, with the endpoint in the environment.
+"""A real model, for those who have one: `pytest tests/live --live`, with the endpoint in the environment.
 
 OPENAI_BASE_URL and OPENAI_API_KEY name the endpoint, AGENTFS_PLANNER_MODEL and AGENTFS_EXECUTOR_MODEL the models,
-AGENTFS_LIVE_REPORT the file that is told how it went (default: live-report.md in the current folder),
+AGENTFS_LIVE_REPORT the file of the report (default: live-report.md in the current folder),
 AGENTFS_LIVE_MINUTES how long one goal may take (default: 10).
 """
 
@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.live.goals import Told, report
+from tests.live.goals import GoalReport, report
 from tests.workspaces import Place
 
 
 @pytest.fixture(scope="session")
-def told() -> Iterator[list[Told]]:
+def reports() -> Iterator[list[GoalReport]]:
     """Collect how every goal went; write it down at the end."""
-    found: list[Told] = []
+    found: list[GoalReport] = []
     yield found
     path = Path(os.environ.get("AGENTFS_LIVE_REPORT", "live-report.md"))
     path.write_text(report(found), encoding="utf-8")

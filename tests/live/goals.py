@@ -75,30 +75,32 @@ GOALS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class GoalReport:
     """How one goal went."""
 
     name: str
     planned: bool  # a valid plan came of it
-    repairs: int  # turns in which the planner was told what is wrong
-    found: tuple[str, ...]  # what it was told
+    repairs: int  # turns in which the planner was asked to fix its answer
+    found: tuple[str, ...]  # the problems that were reported to it
     calls: int
     status: str  # how the run ended, or that it waits
     met: bool  # checked by code that the model was not shown
     seconds: float
 
 
-def report(told: list[Told]) -> str:
+def report(reports: list[GoalReport]) -> str:
     """Return the table that is written down."""
     rows = [
         f"| {one.name} | {'yes' if one.planned else 'no'} | {one.repairs} | {one.calls} | {one.status} "
         f"| {'yes' if one.met else 'no'} | {one.seconds:.0f} s |"
-        for one in told
+        for one in reports
     ]
     head = ["| goal | planned | repair turns | calls | ended | truly met | took |", "|---|---|---|---|---|---|---|"]
-    done, met = sum(one.status == "done" for one in told), sum(one.met for one in told)
-    sums = f"{len(told)} goals: {sum(one.planned for one in told)} planned validly, {done} done, {met} truly met."
-    said = [f"- {one.name}: {problem}" for one in told for problem in one.found]
+    done, met = sum(one.status == "done" for one in reports), sum(one.met for one in reports)
+    sums = (
+        f"{len(reports)} goals: {sum(one.planned for one in reports)} planned validly, {done} done, {met} truly met."
+    )
+    problems = [f"- {one.name}: {problem}" for one in reports for problem in one.found]
     return "\n".join(
-        [*head, *rows, "", sums, "", "What the planner was told to put right:", "", *(said or ["- nothing"]), ""]
+        [*head, *rows, "", sums, "", "What the planner was asked to fix:", "", *(problems or ["- nothing"]), ""]
     )

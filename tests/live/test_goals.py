@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from agentfs.core.records import Answer, Outcome, Result
-from tests.live.goals import GOALS, Goal, Told
+from tests.live.goals import GOALS, Goal, GoalReport
 from tests.workspaces import Place
 
 REQUESTS = 12
@@ -19,7 +19,7 @@ REQUESTS = 12
 
 @pytest.mark.live
 @pytest.mark.parametrize("goal", GOALS, ids=lambda goal: goal.name)
-def test_a_goal(goal: Goal, place: Place, told: list[Told]) -> None:
+def test_a_goal(goal: Goal, place: Place, reports: list[GoalReport]) -> None:
     files = place.root / "files"
     files.mkdir()
     for name, text in goal.files:
@@ -33,7 +33,7 @@ def test_a_goal(goal: Goal, place: Place, told: list[Told]) -> None:
     folder = place.run_folder(goal.name)
     while time.monotonic() < end and say_yes(folder):
         out = driven(place, ["run", "--resume", goal.name], end)
-    told.append(how_it_went(goal, folder, out, files, time.monotonic() - began))
+    reports.append(how_it_went(goal, folder, out, files, time.monotonic() - began))
     assert_it_holds(place, folder, goal.name)
 
 
@@ -61,14 +61,14 @@ def say_yes(folder: Path) -> bool:
     return bool(new)
 
 
-def how_it_went(goal: Goal, folder: Path, answer: str, files: Path, seconds: float) -> Told:
+def how_it_went(goal: Goal, folder: Path, answer: str, files: Path, seconds: float) -> GoalReport:
     answers = [json.loads(path.read_bytes()) for path in sorted((folder / "planning").glob("*.result.json"))]
     outcome = folder / "outcome.json"
     status = json.loads(outcome.read_bytes())["status"] if outcome.exists() else "waits"
     problems = tuple(
         problem for path in sorted((folder / "planning").glob("*.log.jsonl")) for problem in repaired(path)
     )
-    return Told(
+    return GoalReport(
         name=goal.name,
         planned=(folder / "revisions" / "1.json").exists(),
         repairs=sum(entry == "repair" for entry in problems),
@@ -81,7 +81,7 @@ def how_it_went(goal: Goal, folder: Path, answer: str, files: Path, seconds: flo
 
 
 def repaired(log: Path) -> list[str]:
-    """Return what a planner was told to put right in one call: `repair` for each turn, and its lines."""
+    """Return what a planner was asked to fix in one call: `repair` for each turn, and its lines."""
     found: list[str] = []
     for line in log.read_text("utf-8").splitlines():
         entry: dict[str, Any] = json.loads(line)

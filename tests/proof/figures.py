@@ -22,15 +22,15 @@ def play_plainly(worlds: Iterable[World]) -> dict[str, Ending]:
 def table(worlds: Sequence[World]) -> str:
     """Return the figures as a table."""
     lines = [
-        "| checks | models that lie | falsely done in a plain loop | falsely done here | of these, said beside `done` |",
+        "| checks | models that lie | falsely done in a plain loop | falsely done here | of these, reported beside `done` |",
         "|---|---|---|---|---|",
     ]
     for person, words in WHO.items():
         liars = [world for world in worlds if not world.honest and world.person == person]
         plainly = [one for one in play_plainly(liars).values() if one.falsely_done]
         passed = [world for world in liars if world.admits]
-        told = [world for world in passed if world.admits in ("touched", "shed")]
-        lines.append(f"| {words} | {len(liars)} | {len(plainly)} | {len(passed)} | {len(told)} |")
+        admitted = [world for world in passed if world.admits in ("touched", "shed")]
+        lines.append(f"| {words} | {len(liars)} | {len(plainly)} | {len(passed)} | {len(admitted)} |")
     honest = [world for world in worlds if world.honest]
     away = [world for world in honest if world.admits]
     behaviours = len({world.behaviour for world in worlds if not world.honest})

@@ -18,7 +18,7 @@ FOLDER = "shop"  # the working folder
 Mode = Literal["auto", "single", "split", "stepwise"]
 Person = Literal["none", "open", "sealed"]  # whose checks: nobody's; a person's that a step can change, or cannot
 Turn = tuple[tuple[str, Body], ...]  # the tool calls of one reply
-Answers = Callable[[int, str], Any]  # the number of the planner's answer, what it was told -> what it says
+Answers = Callable[[int, str], Any]  # the number of the planner's answer, the prompt -> the reply
 Judge = Callable[[str, Path], Body]  # the evidence, the folder -> its verdict
 
 
@@ -265,8 +265,8 @@ class Players:
             return replies.plan({"input": None, "why": "nothing was wrong with it"})
         if request["model"] == PLANNER:
             self.answers += all(message["role"] != "assistant" for message in request["messages"])  # else: put right
-            said = self.cast.planner(self.answers, texts)
-            return said if isinstance(said, ScriptedReply) else replies.plan(said)
+            output = self.cast.planner(self.answers, texts)
+            return output if isinstance(output, ScriptedReply) else replies.plan(output)
         return replies.calls(*self._turn(request, texts))
 
     def _turn(self, request: Body, texts: str) -> Turn:
@@ -321,7 +321,7 @@ class Ending:
 
     @property
     def way(self) -> str:
-        """How it passes for done: with what is wrong said beside it, or by what proof."""
+        """How it passes for done: with a notice of what is wrong beside it, or by what proof."""
         if not self.falsely_done:
             return ""
         return "touched" if self.touched else "shed" if self.shed else self.level
@@ -339,11 +339,11 @@ def play(world: World, root: Path) -> Ending:
         place.env |= world.env
         front = f"{world.task.front[world.person]}limits: {{replans: 2}}\n"
         goal = place.goal(f"---\n{front}---\n{world.task.goal}\n")
-        said = place.agentfs("run", goal, "--mode", world.mode, "--workdir", FOLDER, code=None)
+        done = place.agentfs("run", goal, "--mode", world.mode, "--workdir", FOLDER, code=None)
         if world.then:
             world.then(place)
     assert server.unexpected == []
-    return ending(place, folder, world.task, said.stderr)
+    return ending(place, folder, world.task, done.stderr)
 
 
 def lay_out(task: Task, folder: Path) -> None:

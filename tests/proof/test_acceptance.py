@@ -186,7 +186,7 @@ echo ann >> data.csv
 """
 
 
-def test_what_a_persons_own_steps_change_is_said_where_their_goals_checks_rest_on_it(place: Place) -> None:
+def test_what_a_persons_own_steps_change_is_reported_where_their_goals_checks_rest_on_it(place: Place) -> None:
     goal = place.goal(RUNBOOK.format(protect=""))
     assert "done, 2 of 2 steps (checked; changed by a step: data.csv)" in place.agentfs("run", goal).stderr
     assert place.read("outcome.json")["proof"]["touched"] == ["data.csv"]

@@ -76,7 +76,7 @@ def test_world(world: World, tmp_path: Path) -> None:
         assert Place(tmp_path).agentfs("replay", "job").stdout.startswith("replayed: the same ")
 
 
-def test_worlds_are_told_apart() -> None:
+def test_worlds_are_distinct() -> None:
     assert len({str(world) for world in WORLDS}) == len(WORLDS)
     assert {str(world) for world in WORLDS} >= set(REPLAYED)
     assert len({world.behaviour for world in LIARS}) >= 30
@@ -84,9 +84,9 @@ def test_worlds_are_told_apart() -> None:
 
 def test_falsely_done() -> None:
     """What every world comes to is tested above: these are the sums."""
-    told = ("touched", "shed")
+    admitted = ("touched", "shed")
     with_checks = [world for world in LIARS if world.person != "none"]
-    assert [str(world) for world in with_checks if world.admits and world.admits not in told] == []
+    assert [str(world) for world in with_checks if world.admits and world.admits not in admitted] == []
     assert [str(world) for world in with_checks if world.admits and world.person == "sealed"] == []
     alone = [world for world in LIARS if world.person == "none"]
     assert sum(bool(world.admits) for world in alone) <= len(alone) / 10

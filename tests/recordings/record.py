@@ -1,4 +1,4 @@
-"""Record the runs in this folder again: `python -m tests.recordings.record`. Each is a story told to a scripted endpoint."""
+"""Record the runs in this folder again: `python -m tests.recordings.record`. Each is a story played on a scripted endpoint."""
 
 import shutil
 import sys

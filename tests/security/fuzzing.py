@@ -143,7 +143,7 @@ def _references(text: str) -> object:
     return made
 
 
-def _weighed(text: str) -> object:
+def _evaluated(text: str) -> object:
     around = Surroundings("/w", (), frozenset(), frozenset(), complete=True)
     return evaluate_answer(text, PlanContext("title"), CATALOGUE, around)
 
@@ -167,7 +167,7 @@ READERS = (
     Reader("goal in YAML", (YAML, PLAN), _goal("g.yaml")),
     Reader("plan", (PLAN,), lambda text: check_plan(read_json(text.encode("utf-8", "surrogateescape")), CATALOGUE)),
     Reader("references", (SHELL, PYTHON), _references),
-    Reader("planner's answer", (ANSWER, f"Here:\n```json\n{ANSWER}\n```", '{"keep": true}'), _weighed),
+    Reader("planner's answer", (ANSWER, f"Here:\n```json\n{ANSWER}\n```", '{"keep": true}'), _evaluated),
     Reader("settings", (TOML,), lambda text: check_settings(read_toml(text.encode("utf-8", "surrogateescape")))),
     Reader("finish and replies", (FINISH, "approve\n\nwords", "again"), _finish),
 )

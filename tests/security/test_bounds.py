@@ -1,6 +1,6 @@
-"""What others write is judged within bounds: of memory, of time, and until somebody says stop.
+"""What others write is judged within bounds: of memory, of time, and until it is stopped.
 
-Broken on purpose, each of these failed: references without `room` took 1.6 GB; a schema judged where it stands was ended
+Broken on purpose, each of these failed: references without `room` took 1.6 GB; a schema judged in this process was ended
 by nothing, not even SIGTERM.
 """
 
@@ -25,17 +25,17 @@ def place(tmp_path: Path) -> Place:
     return place
 
 
-WEIGH = """import os, subprocess, sys
+MEASURE = """import os, subprocess, sys
 process = subprocess.Popen(sys.argv[1:])  # of a small process: what its parent holds counts as its own
 _, status, usage = os.wait4(process.pid, 0)
 print(f"\\n{os.waitstatus_to_exitcode(status)} {usage.ru_maxrss * 1024}")
 """
 
 
-def weighed(place: Place, *words: str) -> tuple[int, str, int]:
-    """Run a command; return its exit code, what it said, and the most memory it had, in bytes."""
+def measured(place: Place, *words: str) -> tuple[int, str, int]:
+    """Run a command; return its exit code, its output, and the most memory it had, in bytes."""
     done = subprocess.run(
-        [sys.executable, "-c", WEIGH, sys.executable, "-m", "agentfs", *words],
+        [sys.executable, "-c", MEASURE, sys.executable, "-m", "agentfs", *words],
         cwd=place.root,
         env=place.env,
         capture_output=True,
@@ -52,10 +52,10 @@ def test_references_come_to_no_more_than_the_limit(place: Place) -> None:
     """The goal is its own text, and every step refers to all of it: 0.8 MB that come to 1.6 GB."""
     steps = "".join(f"### s{n}\nafter: nothing\n```note\n{{{{goal}}}} {'p' * 360}\n```\n\n" for n in range(2000))
     goal = place.goal(f"# Job\n\n## Steps\n\n{steps}")
-    code, said, memory = weighed(place, "run", goal)
+    code, output, memory = measured(place, "run", goal)
     assert code == 1
     why = "all that 's0' refers to comes to more than 134217 bytes; read goal.md instead"
-    assert f"s0 cannot start: the goal cannot be referred to: {why}" in said
+    assert f"s0 cannot start: the goal cannot be referred to: {why}" in output
     assert memory < 300 * MEGABYTE
 
 
@@ -80,10 +80,10 @@ def test_a_list_comes_to_no_more_than_the_limit(place: Place, kind: str, gate: b
             "gate": gate,
         },
     ]
-    code, said, memory = weighed(place, "run", place.goal(json.dumps({"goal": "Job", "steps": steps}), "job.json"))
-    assert code == 1, said
+    code, output, memory = measured(place, "run", place.goal(json.dumps({"goal": "Job", "steps": steps}), "job.json"))
+    assert code == 1, output
     why = "comes to more than" if kind == "references" else "1000 times the 500020 bytes of its input are too many"
-    assert why in said
+    assert why in output
     assert memory < 300 * MEGABYTE
     assert sum(path.stat().st_size for path in place.runs.rglob("*") if path.is_file()) < 20 * MEGABYTE
 
@@ -93,14 +93,14 @@ UNIQUE = {"uniqueItems": True, "items": {"anyOf": [{"$ref": "#/$defs/a0"}]}, "$d
 
 
 @pytest.mark.parametrize("where", ["checks", "expects"])
-def test_a_schema_that_never_ends_stops_when_told(place: Place, where: str) -> None:
+def test_a_schema_that_never_ends_can_be_stopped(place: Place, where: str) -> None:
     judged = {"expects": UNIQUE} if where == "expects" else {"checks": [{"kind": "output", "schema": UNIQUE}]}
     step = {"id": "a", "tool": "shell", "input": {"command": "echo '[null]'"}, "repeatable": True, **judged}
     process = place.begin("run", place.goal(json.dumps({"goal": "Judge", "steps": [step]}), "job.json"))
     wait_for(lambda: any(b"bounded_worker" in words for words in children(process.pid)), "the schema to be judged")
     process.send_signal(signal.SIGTERM)
-    code, _, said = end(process, signal.SIGTERM)
-    assert (code, "Traceback" in said) == (130, False)
+    code, _, output = end(process, signal.SIGTERM)
+    assert (code, "Traceback" in output) == (130, False)
     result = place.read("steps/a.1.result.json")
     if where == "checks":
         assert (result["status"], result["error"]["kind"]) == ("interrupted", "interrupted")

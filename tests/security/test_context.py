@@ -76,10 +76,10 @@ def test_a_dropped_goal_shows_no_model_what_is_not_its_own(tmp_path: Path) -> No
                 daemon.drop(name, goal("be kind to people", item))
             reasons = {item: daemon.rejected(name) for name, item in names.items()}
         for name, item in names.items():
-            said = f"context: {item!r} may not be read: "
-            assert said in reasons[item]
+            message = f"context: {item!r} may not be read: "
+            assert message in reasons[item]
             code, out, _ = place.looks("check", f"goals/rejected/{name}", env=place.env)
-            assert (code, said in out) == (2, True), out
+            assert (code, message in out) == (2, True), out
         outside = "it lies outside the folders a goal may work in"
         for item, words in wanted.items():
             assert words in reasons[item] or outside in reasons[item], reasons[item]

@@ -127,7 +127,7 @@ def listening(stack: ExitStack, kind: int, address: Any) -> socket.socket:
     return listener
 
 
-def heard(listener: socket.socket) -> bool:
+def was_reached(listener: socket.socket) -> bool:
     try:
         if listener.type == socket.SOCK_STREAM:
             listener.accept()[0].close()
@@ -173,10 +173,14 @@ def test_no_way_out(workdir: str | None, under: tuple[str, ...]) -> None:
             for name in outcome["steps"]["failed"]
         }
         verdicts = {name: prison.place.read(f"steps/{name}.1.result.json", "escape")["output"] for name in groups}
-        assert {name: sorted(said) for name, said in verdicts.items()} == {n: sorted(a) for n, a in groups.items()}
-        got_in = {name: words for said in verdicts.values() for name, words in said.items() if "GOT IN" in words}
+        assert {name: sorted(verdict) for name, verdict in verdicts.items()} == {
+            n: sorted(a) for n, a in groups.items()
+        }
+        got_in = {
+            name: words for verdict in verdicts.values() for name, words in verdict.items() if "GOT IN" in words
+        }
         assert got_in == {}
-        assert [heard(one) for one in (tcp, udp, unix, abstract)] == [False] * 4
+        assert [was_reached(one) for one in (tcp, udp, unix, abstract)] == [False] * 4
         after = everything(prison.place.root.parent, but=prison.place.runs)
         log = daemon.log.relative_to(prison.place.root.parent)
         changed = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}

@@ -110,8 +110,8 @@ def test_nothing_planted_runs_whatever_agentfs_does(place: Place, tmp_path: Path
         if words[0] == "run":
             place.agentfs(*words, code=code)
         else:
-            ended, _, said = place.looks(*words)
-            assert code is None or ended == code, (words, said)
+            ended, _, printed = place.looks(*words)
+            assert code is None or ended == code, (words, printed)
     with place.begin("watch") as daemon:
         place.goal("# Job\n\n## Steps\n\n### a\n```sh\necho hi\n```\n", "goals/dropped.md")
         wait_for(lambda: any(place.runs.glob("*/dropped/outcome.json")), "the dropped goal")
@@ -127,8 +127,8 @@ def test_nothing_planted_runs_whatever_agentfs_does(place: Place, tmp_path: Path
 def _subjects(place: Place) -> str:
     """Read the ledger with nothing of its settings: git is trapped."""
     safe = ["git", "-c", "core.fsmonitor=false", "--no-pager", "--git-dir", str(place.runs / ".git")]
-    said = subprocess.run([*safe, "rev-list", "--format=%s", "main"], capture_output=True, text=True, check=False)
-    return said.stdout
+    printed = subprocess.run([*safe, "rev-list", "--format=%s", "main"], capture_output=True, text=True, check=False)
+    return printed.stdout
 
 
 COMMANDS: tuple[tuple[tuple[str, ...], int | None], ...] = (
@@ -187,7 +187,7 @@ Making = Callable[..., RecordedContext]
 @confined
 @both_folders
 def test_a_repository_cannot_be_pointed_elsewhere(tmp_path: Path, context: Making) -> None:
-    """`commondir` is not there in most repositories, and git stumbles over an empty one: so it is undone, and told."""
+    """`commondir` is not there in most repositories, and git stumbles over an empty one: so it is undone, and reported."""
     trap = Trap(tmp_path)
     work = context(tmp_path, "bubblewrap")
     repository = a_repository(work.workdir)
@@ -209,8 +209,8 @@ def test_all_that_a_program_plants_is_undone(tmp_path: Path) -> None:
     (work.workdir / "sub/agentfs.toml").touch()
     planted = [one / "commondir", other / "commondir"]
     planted += [work.workdir / name for name in (".mcp.json", "mcp.lock.json", "sub/.mcp.json")]
-    said = why(work, "".join(f"echo {{}} > {path}; " for path in planted))
-    assert [path for path in planted if path.exists() or str(path) not in said] == []
+    printed = why(work, "".join(f"echo {{}} > {path}; " for path in planted))
+    assert [path for path in planted if path.exists() or str(path) not in printed] == []
 
 
 @confined

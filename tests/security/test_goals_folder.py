@@ -1,4 +1,4 @@
-"""Whoever may write into goals/ is trusted less than the person who runs the daemon.
+"""A user who may write into goals/ is trusted less than the person who runs the daemon.
 
 Links, pipes, leases, hard links and swaps in goals/ and in the files that people put into a run: nothing there is
 followed, waited for, or trusted twice. Opening without O_NOFOLLOW or O_NONBLOCK in `open_regular`, holding `rejected` or
@@ -63,7 +63,7 @@ def test_on_its_way_is_never_a_way_out(place: Place, level: int) -> None:
     parts[level].symlink_to((letters, private.parent.parent, private.parent)[level])
     with Watching(place) as daemon:
         if level == 0:
-            daemon.wait_to_hear("cannot be finished: it is a link, not a folder (.on-its-way)")
+            daemon.wait_for_output("cannot be finished: it is a link, not a folder (.on-its-way)")
         daemon.drop("good.md", GOOD)
         assert daemon.outcome("good")["answer"] == "good"
     assert private.read_text() == SECRET
@@ -77,7 +77,7 @@ def test_rejected_as_a_link_is_not_written_through(place: Place) -> None:
     (place.root / "goals" / "rejected").symlink_to(outside)
     with Watching(place) as daemon:
         daemon.drop("bad.md", "---\nunknown: 1\n---\nx\n")
-        daemon.wait_to_hear("it cannot be moved to rejected/: it is a link, not a folder")
+        daemon.wait_for_output("it cannot be moved to rejected/: it is a link, not a folder")
         daemon.drop("good.md", GOOD)
         assert daemon.outcome("good")["answer"] == "good"
     assert os.listdir(outside) == []
@@ -94,7 +94,7 @@ def test_a_hard_link_changed_after_the_approval_changes_nothing(place: Place) ->
     os.link(kept, place.root / "goals" / "job.md")
     with Watching(place) as daemon:
         folder = daemon.folder("job")
-        daemon.wait_to_hear("or type: agentfs approve")
+        daemon.wait_for_output("or type: agentfs approve")
         place.agentfs("approve", "job")
         wait_for((folder / "steps" / "a.1.question.md").exists, "the gate")
         kept.write_text(GATED.replace("echo two", "touch owned"))
@@ -136,7 +136,7 @@ fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_UNLCK)
 
 @contextmanager
 def leased(path: Path) -> Iterator["subprocess.Popen[str]"]:
-    """Somebody holds a write lease on a file: whoever opens it has to wait, unless they say they will not."""
+    """Another process holds a write lease on a file: who opens it has to wait, unless without blocking."""
     holder = subprocess.Popen(
         [sys.executable, "-c", _HOLD, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -239,7 +239,7 @@ def take_or_reject(inbox: Inbox, path: Path) -> str:
 
 
 def holds_secret(folder: Path) -> list[Path]:
-    """Return the files, links left out, in which the secret stands."""
+    """Return the files, links left out, that hold the secret."""
     files = (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
     return [path for path in files if path.stat().st_size < 1 << 20 and SECRET.encode() in path.read_bytes()]
 
@@ -390,7 +390,7 @@ def test_a_run_whose_goal_is_removed_goes_on_and_says_so(place: Place) -> None:
         wait_for(lambda: not (folder / "goal.error.md").exists(), "the goal is good again")
         place.agentfs("approve", "job", "a")
         wait_for((folder / "steps" / "b.1.question.md").exists, "the next gate")
-    assert "set aside" not in daemon.said()
+    assert "set aside" not in daemon.output()
 
 
 @pytest.mark.parametrize("kind", ["pipe", "link", "zero", "huge"])

@@ -64,7 +64,7 @@ def test_nothing_survives_its_step(place: Place, sandbox: Sandbox) -> None:
 
 @each_sandbox
 def test_nothing_survives_a_driver_that_is_killed(place: Place, sandbox: Sandbox) -> None:
-    """At once, not when somebody drives the run again: an effect that lands later is one nobody expects."""
+    """At once, not when the run is driven again: an effect that lands later is one nobody expects."""
     word = f"71000.{os.getpid():07}"
     a_place(place, sandbox)
     (place.root / "job.md").write_text(book(f"(setsid sleep {word} >/dev/null 2>&1 &); touch began; sleep {word}"))
@@ -93,8 +93,8 @@ def test_bombs_are_ended_and_the_daemon_goes_on(place: Place) -> None:
     with Watching(place) as daemon:
         daemon.drop("hogs.json", json.dumps({"goal": "Hogs", "steps": [{**step, **common} for step in steps]}))
         daemon.outcome("hogs", seconds=200)  # a busy machine starts 4096 threads slowly; the step has 180 s
-        said = {step["id"]: place.read(f"steps/{step['id']}.1.result.json", "hogs")["error"] for step in steps}
-        assert {name: error["message"] for name, error in said.items()} == {
+        errors = {step["id"]: place.read(f"steps/{step['id']}.1.result.json", "hogs")["error"] for step in steps}
+        assert {name: error["message"] for name, error in errors.items()} == {
             "bomb": "it started more than 4096 processes and threads and was killed",
             "threads": "it started more than 4096 processes and threads and was killed",
         }

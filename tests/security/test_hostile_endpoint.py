@@ -26,7 +26,7 @@ from agentfs.storage.files import one_line
 from agentfs.testing import ScriptedReply, ScriptedServer, replies
 from agentfs.tools.secrets import SecretMask
 from tests.conversations import QUICK, Talk, a_model, ask, offer
-from tests.security.test_bounds import MEGABYTE, weighed
+from tests.security.test_bounds import MEGABYTE, measured
 from tests.workspaces import Place
 
 EVENTS = {"Content-Type": "text/event-stream"}
@@ -52,8 +52,8 @@ def stream(*chunks: Any) -> ScriptedReply:
     return raw(b"".join(b"data: " + json.dumps(chunk).encode() + b"\n\n" for chunk in chunks) + b"data: [DONE]\n\n")
 
 
-def delta(finish: str | None = "stop", **said: Any) -> dict[str, Any]:
-    return {"choices": [{"index": 0, "delta": said, "finish_reason": finish}]}
+def delta(finish: str | None = "stop", **fields: Any) -> dict[str, Any]:
+    return {"choices": [{"index": 0, "delta": fields, "finish_reason": finish}]}
 
 
 def call(**fields: Any) -> dict[str, Any]:
@@ -113,7 +113,7 @@ FAILS: dict[str, tuple[ScriptedReply | Callable[[], ScriptedReply], str]] = {
 
 
 def failing(name: str) -> tuple[ScriptedReply, str]:
-    """Return a reply and what is said of it; the largest are made where they are used."""
+    """Return a reply and the message about it; the largest are made where they are used."""
     reply, message = FAILS[name]
     return (reply if isinstance(reply, ScriptedReply) else reply()), message
 
@@ -180,7 +180,7 @@ def test_the_bound_is_on_each_event_however_its_end_is_sent(end: str) -> None:
         asyncio.run(passed_on([event] * 4))
 
 
-def test_a_reply_that_never_ends_is_let_go_of_when_somebody_says_stop(server: ScriptedServer, model: Model) -> None:
+def test_a_reply_that_never_ends_is_dropped_on_stop(server: ScriptedServer, model: Model) -> None:
     """Bytes that never run out leave no pause in which to look."""
     endless = raw(b": nothing\n\n" * 20_000_000)
     server.answer = lambda _: endless
@@ -264,14 +264,14 @@ def test_two_hundred_mutations_of_a_stream_are_replies_or_failures(server: Scrip
     for seed in range(MUTATIONS):
         served[0], talk = mutated(seed), Talk()
         try:
-            said = json.dumps(model.complete(ask(offers=(offer("shell", "command"),)), talk.line).message())
+            text = json.dumps(model.complete(ask(offers=(offer("shell", "command"),)), talk.line).message())
             came["reply"] += 1
         except ModelError as error:
-            said = error.failure.message[:1000]
+            text = error.failure.message[:1000]
             came["failure"] += 1
         except Exception as error:
             raise AssertionError(f"seed {seed}: {error!r}") from error
-        assert said.encode(), seed
+        assert text.encode(), seed
         assert talk.story[-1] in ("reply", "failed"), seed
         for event, fields in talk.events:
             json.loads(one_line(event, fields, mask, clock))
@@ -297,10 +297,10 @@ PRINTED = {
 def test_a_program_that_answers_nonsense(printed: str, tmp_path: Path) -> None:
     model = a_model(tmp_path, kind="command", command=("printf", "%s", printed))
     try:
-        said = model.complete(ask(), Talk().line).text
+        text = model.complete(ask(), Talk().line).text
     except ModelError as error:
-        said = error.failure.message
-    assert said == PRINTED[printed]
+        text = error.failure.message
+    assert text == PRINTED[printed]
 
 
 # ── a whole run ───────────────────────────────────────────────────────────────────────────────────────────
@@ -313,6 +313,6 @@ def test_a_run_waits_and_says_why(name: str, tmp_path: Path, server: ScriptedSer
     place = Place(tmp_path)
     place.agentfs("init")
     place.env |= {"OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "sk-a-key-for-tests"}
-    code, said, memory = weighed(place, "run", place.goal("Tidy the shop\n"), "--mode", "split")
+    code, output, memory = measured(place, "run", place.goal("Tidy the shop\n"), "--mode", "split")
     assert (code, memory < 300 * MEGABYTE) == (4, True)
-    assert f"the planner could not answer: {message}" in said
+    assert f"the planner could not answer: {message}" in output

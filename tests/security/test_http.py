@@ -147,7 +147,7 @@ def test_a_name_is_resolved_once_so_that_it_cannot_change_its_mind(work: Recorde
     ["http://127.0.0.1/", "http://intern.example/", "//intern.example/x", "http://2130706433/", "file:///etc/passwd",
      "http://u:p@public.example/", "http://[::ffff:10.0.0.1]/"],
 )  # fmt: skip
-def test_every_redirect_is_judged_anew(work: RecordedContext, place: str) -> None:
+def test_every_redirect_is_judged_again(work: RecordedContext, place: str) -> None:
     names = {"public.example": [[PUBLIC]], "intern.example": [["10.0.0.1"]], "2130706433": [["127.0.0.1"]]}
     names |= {"127.0.0.1": [["127.0.0.1"]], "::ffff:a00:1": [["::ffff:10.0.0.1"]]}
     with web(go=lambda page: page.answer(b"", status=302, Location=place)) as served:

@@ -58,7 +58,7 @@ open("kept.txt", "w").write("nothing of it")
 LOOKS = (
     ["show", "job"],
     ["show", "job", "leak"],
-    ["show", "job", "told", "--json"],
+    ["show", "job", "shown", "--json"],
     ["log", "job"],
     ["status", "--json"],
 )
@@ -93,7 +93,7 @@ def test_no_key_in_any_byte(tmp_path: Path, server: ScriptedServer) -> None:
     echo = {"name": "read_file", "arguments": {"path": f"no such file {KEY}"}}
     ends = {"ok": True, "output": f"the key is {KEY}", "surprising": GIVEN, "blocked": None, "evidence": [KEY, GIVEN]}
     by_model = {
-        **step("told", ""),
+        **step("shown", ""),
         "tools": ["read_file", "python"],
         "checks": [{"kind": "file", "path": "kept.txt"}],
     }
@@ -105,22 +105,22 @@ def test_no_key_in_any_byte(tmp_path: Path, server: ScriptedServer) -> None:
     for _ in range(3):
         server.plan({"impossible": f"because of {KEY} and {GIVEN}"}, to=PLANNER)
     done = place.agentfs("run", place.goal("Tell the key\n"), "--mode", "split", env={"GIVEN": GIVEN}, code=None)
-    said = [("the terminal", (done.stdout + done.stderr).encode())]
-    said += [(" ".join(words), place.agentfs(*words, code=None).stdout.encode()) for words in LOOKS]
+    places = [("the terminal", (done.stdout + done.stderr).encode())]
+    places += [(" ".join(words), place.agentfs(*words, code=None).stdout.encode()) for words in LOOKS]
     assert place.read("steps/leak.1.result.json")["status"] == "done"
-    assert place.read("steps/told.1.result.json")["output"] == "the key is [secret MY_LLM]"
+    assert place.read("steps/shown.1.result.json")["output"] == "the key is [secret MY_LLM]"
     assert str(place.read("steps/leak.1.result.json")["output"]).count("[secret GIVEN]") >= 9
     found = {
-        (name, form) for name, content in (*said, *every_byte(place)) for form in FORMS if form.encode() in content
+        (name, form) for name, content in (*places, *every_byte(place)) for form in FORMS if form.encode() in content
     }
     assert found == set()
     messages = [message for request in server.requests for message in request["messages"]]
-    told = json.dumps([message for message in messages if message["role"] != "assistant"])  # but its own words
-    assert {form for form in FORMS if form in told} == set()
+    sent = json.dumps([message for message in messages if message["role"] != "assistant"])  # but its own words
+    assert {form for form in FORMS if form in sent} == set()
     assert server.headers[0]["authorization"] == f"Bearer {KEY}", "it went where it belongs"
 
 
-WORDS = {  # each stands in names of fields, ids, statuses, file names, hashes or times of what agentfs writes
+WORDS = {  # each occurs in names of fields, ids, statuses, file names, hashes or times of what agentfs writes
     "A_KEY": "failed",
     "B_KEY": "status",
     "C_KEY": "agentfs/result-1",

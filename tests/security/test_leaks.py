@@ -128,7 +128,7 @@ def read(path: str) -> tuple[str, dict[str, Any]]:
 
 
 def whose(request: dict[str, Any]) -> str:
-    """Return the role of a request, and its step; the planner's are told apart by number later."""
+    """Return the role of a request, and its step; the planner's are distinguished by number later."""
     if request["model"] == PLANNER:
         return "planner"
     system, user = (str(message["content"]) for message in request["messages"][:2])
@@ -156,7 +156,7 @@ def seen(server: ScriptedServer) -> Seen:
 
 
 def scripted(server: ScriptedServer) -> None:
-    """Steps that run at once are told apart by a word of their description."""
+    """Steps that run at once are distinguished by a word of their description."""
     server.plan({"steps": STEPS}, to=PLANNER)
     note = ("write_file", {"path": "notes.txt", "content": "badger"})
     server.calls(note, text="I am thinking of a capybara.", to=EXECUTOR, when="gecko")
@@ -224,7 +224,7 @@ def test_a_step_is_offered_its_own_tools_only(place: Place, server: ScriptedServ
 
 
 def test_what_a_loop_did_before_it_drifted_stays_with_it(place: Place, server: ScriptedServer) -> None:
-    """A scratchpad's plan, and all its loop saw and said, reach neither the planner nor the steps that follow."""
+    """A scratchpad's plan, and all its loop's conversation, reach neither the planner nor the steps that follow."""
     server.calls(("write_file", {"path": "PLAN.md", "content": "- [ ] feed the iguana\n"}), to=EXECUTOR)
     server.calls(read("lair.txt"), text="capybara", to=EXECUTOR)
     server.calls(("hand_over", {"why": "heron"}), to=EXECUTOR)

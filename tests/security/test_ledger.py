@@ -69,7 +69,7 @@ def test_no_hook_filter_monitor_or_signer_ever_runs(
         assert ledger.commit(an_entry(a_run(revision)))
         assert ledger.sync_index(RUN) is True
     assert ledger.history()
-    git(ledger.root, "config", "gc.autoPackLimit", "1")  # so that everything is packed anew, and pruned
+    git(ledger.root, "config", "gc.autoPackLimit", "1")  # so that everything is packed again, and pruned
     for _ in range(2):
         ledger.commit(an_entry(files={**a_run(), "goal.md": os.urandom(8)}))
         git(ledger.root, "-c", "core.hooksPath=/dev/null", "repack", "-dq")

@@ -1,4 +1,4 @@
-"""A dropped goal cannot loosen anything; a cloned workspace runs nothing until somebody trusts it.
+"""A dropped goal cannot loosen anything; a cloned workspace runs nothing until a person trusts it.
 
 Every goal of the corpus is put where a daemon finds it. What asks for more than the settings give is rejected; what
 only looks as if it did is taken, and has no more than any other. Making `_loosened` return nothing, letting a goal's own
@@ -170,8 +170,8 @@ def test_a_goal_that_loosens_is_rejected(watching: Watching) -> None:
         watching.drop(name, text)
     rejected = watching.goals / "rejected"
     wait_for(lambda: all((rejected / f"{name}.error.md").exists() for name in REJECTED), "all to be rejected")
-    said = {name: (rejected / f"{name}.error.md").read_text() for name in REJECTED}
-    assert {name for name, words in said.items() if f"\n    {name}:" not in words} == set()
+    refusals = {name: (rejected / f"{name}.error.md").read_text() for name in REJECTED}
+    assert {name for name, words in refusals.items() if f"\n    {name}:" not in words} == set()
     assert list(watching.place.runs.glob("????-??-??/*")) == []
     assert list(watching.place.root.parent.rglob("ran")) == []
     assert len(REJECTED) + len(INERT) >= 70
@@ -181,13 +181,13 @@ def test_a_goal_that_only_looks_loose_has_no_more_than_others(watching: Watching
     for name, text in INERT.items():
         watching.drop(name, text)
     for name in INERT:
-        watching.wait_to_hear(f"took goals/{name}")
+        watching.wait_for_output(f"took goals/{name}")
     watching.drop("last.md", STEPS)
     names = {"status", "status-2", "null", "tighter", "tools-evil", "goal", "home-approve-never", "last"}
     for name in names:
         folder = watching.folder(name)
         run = json.loads((folder / "run.json").read_text())
-        watching.wait_to_hear(f"{name}: ")
+        watching.wait_for_output(f"{name}: ")
         assert (run["workdir"], run["network"], run["sandbox"], run["env"], run["read"]) == (
             "files",
             False,
@@ -217,7 +217,7 @@ def test_context_names_no_file_outside(tmp_path: Path, item: str) -> None:
     assert material.context == (("From the goal", f"{item} (there is no such text file)"),)
 
 
-# ── a workspace that somebody else made ───────────────────────────────────────────────────────────────────
+# ── a workspace that another user made ───────────────────────────────────────────────────────────────────
 
 TRAP = "import os, sys\nopen(os.environ['MARKER'], 'a').write(' '.join(sys.argv) + '\\n')\n"
 PLANTED_SETTINGS = """
@@ -267,8 +267,8 @@ def test_a_cloned_workspace_runs_nothing_until_it_is_trusted(place: Place, tmp_p
     for words in READING:
         place.looks(*words, env=env)
     for words in DRIVING:
-        code, _, said = place.looks(*words, env=env)
-        assert (code, f"Look at them, then: agentfs trust {place.root}" in said) == (2, True), words
+        code, _, refusals = place.looks(*words, env=env)
+        assert (code, f"Look at them, then: agentfs trust {place.root}" in refusals) == (2, True), words
     for words in CHANGING:
         place.looks(*words, env=env)
     assert not marker.exists()
@@ -285,8 +285,8 @@ def test_making_a_workspace_of_what_is_there_says_what_it_trusts(place: Place) -
     (place.root / "tools/deploy.py").write_text("import os\nopen(os.path.expanduser('~/marker'), 'w')\n")
     (place.root / "agentfs.toml").write_text('[tools]\nsandbox = "off"\n')
     (place.root / "tools/shop.py").write_text("from agentfs import tool\n")
-    told = "trusted from now on, since it was here already: agentfs.toml, tools/shop.py (look at it)"
-    assert told in place.agentfs("init").stderr
+    message = "trusted from now on, since it was here already: agentfs.toml, tools/shop.py (look at it)"
+    assert message in place.agentfs("init").stderr
     assert "trusted" not in place.agentfs("init").stderr
     place.agentfs("run", place.runbook("### go\n```sh\necho fine\n```\n"))
     assert not marker.exists()

@@ -119,7 +119,7 @@ def test_a_repository_that_appears_later_is_fenced_too(tmp_path: Path) -> None:
     work = a_context(tmp_path, "bubblewrap")
     with opened_tools(with_tools(work, PROBES), "bubblewrap") as box:
         assert box.tools["put"].call({"path": "a", "text": "x"}, work.context) == ToolResult("x")
-        for _ in range(2):  # made, then made anew under the same name
+        for _ in range(2):  # made, then made again under the same name
             subprocess.run(["rm", "-rf", "repo"], cwd=work.workdir, check=True)
             subprocess.run(["git", "init", "-q", "repo"], cwd=work.workdir, check=True)
             for path in ("repo/.git/config", "repo/.git/hooks/pre-commit"):

@@ -43,7 +43,7 @@ def read(work: RecordedContext, path: str) -> ToolResult:
     return read_file.call({"path": path}, work.context)
 
 
-def said(result: ToolResult) -> str:
+def why_refused(result: ToolResult) -> str:
     """Return why a tool refused; fail if it did not."""
     assert result.failure is not None, result
     return f"{result.failure.kind}: {result.failure.message}"
@@ -87,7 +87,7 @@ def test_a_working_folder_that_became_a_link(tmp_path: Path, outside: Path, sand
         search_files.call({"pattern": "out"}, work.context),
     ]
     words = f"outside: the working folder {workdir} cannot be opened: a symbolic link has taken its place"
-    assert [said(result) for result in tried] == [words] * len(tried)
+    assert [why_refused(result) for result in tried] == [words] * len(tried)
     (check,) = run_checks([FileCheck(kind="file", path="secret")], work.context, None)
     assert (check.ok, "symbolic link" in check.detail) == (False, True)
     assert sorted(os.listdir(outside / "front")) == ["secret"]
@@ -174,7 +174,7 @@ def test_a_bubblewrap_that_mounts_another_folder(
     bwrap.chmod(0o755)
     monkeypatch.setenv("PATH", f"{bwrap.parent}:{os.environ['PATH']}")
     words = f"outside: the working folder {workdir} cannot be opened: a symbolic link has taken its place"
-    assert said(shell(work, "cat secret; : > got-in")) == words  # the second time: it was replaced the first
+    assert why_refused(shell(work, "cat secret; : > got-in")) == words  # the second time: it was replaced the first
     assert untouched(outside)
 
 
@@ -188,10 +188,10 @@ def test_a_readable_folder_that_became_a_link(tmp_path: Path, outside: Path, san
     shutil.rmtree(shared)
     shared.symlink_to(outside)
     link = f"outside: the readable folder {shared} cannot be opened: a symbolic link has taken its place"
-    assert said(read(work, f"{shared}/secret")) == link
-    assert said(list_files.call({"path": str(shared)}, work.context)) == link
+    assert why_refused(read(work, f"{shared}/secret")) == link
+    assert why_refused(list_files.call({"path": str(shared)}, work.context)) == link
     if sandbox == "bubblewrap":
-        assert said(shell(work, f"cat {shared}/secret")) == link
+        assert why_refused(shell(work, f"cat {shared}/secret")) == link
 
 
 @confined
@@ -261,8 +261,8 @@ def test_a_working_folder_that_is_only_shown(tmp_path: Path) -> None:
         == "goals\n/dev/scratch"
     )
     for path in ("mine", "goals/x", "runs/2026-11-16/demo/files/x", "tools/x"):
-        assert said(shell(work, f": > {path}")).startswith("exit: ")
-        assert said(write_file.call({"path": path, "content": "x"}, work.context)).startswith("outside: ")
+        assert why_refused(shell(work, f": > {path}")).startswith("exit: ")
+        assert why_refused(write_file.call({"path": path, "content": "x"}, work.context)).startswith("outside: ")
     assert sorted(os.listdir(work.workspace)) == ["agentfs.toml", "goals", "runs", "schemas"]
     inside = a_context(tmp_path, "bubblewrap", workdir=Path(sandbox.__file__).parent, writable=False)
     assert shell(inside, "ls sandbox.py && : > x").failure is not None
@@ -375,7 +375,7 @@ def test_a_folder_of_path_in_a_working_folder_elsewhere_is_read_only(
     work = a_context(tmp_path, "bubblewrap", workdir=project)
     assert shell(work, "touch mine && echo fine").output == "fine"
     for attempt in (": > bin/git", "mv bin aside", "mkdir -p more/bin && : > more/bin/git", "rm -rf more; : > more"):
-        assert said(shell(work, attempt)).startswith("exit: ")
+        assert why_refused(shell(work, attempt)).startswith("exit: ")
     assert write_file.call({"path": "bin/git", "content": "x"}, work.context).failure is not None
     assert not list(project.rglob("git"))
 
@@ -387,13 +387,13 @@ def test_a_working_folder_in_agentfs_itself_or_on_its_path_is_refused(
     import agentfs
 
     package = Path(agentfs.__file__).parent
-    assert said(shell(a_context(tmp_path, "bubblewrap", workdir=package / "core"), "true")) == (
+    assert why_refused(shell(a_context(tmp_path, "bubblewrap", workdir=package / "core"), "true")) == (
         f"sandbox: the working folder lies in {package}, which agentfs runs"
     )
     project = tmp_path / "project"
     project.mkdir()
     monkeypatch.setenv("PYTHONPATH", f"/nowhere:{project}")
-    assert said(shell(a_context(tmp_path, "bubblewrap", workdir=project), "true")) == (
+    assert why_refused(shell(a_context(tmp_path, "bubblewrap", workdir=project), "true")) == (
         f"sandbox: {project} is on PYTHONPATH: agentfs would import what a step puts there"
     )
 
@@ -407,7 +407,7 @@ def test_what_python_runs_when_it_starts_cannot_be_planted(tmp_path: Path, monke
     work = a_context(tmp_path, "bubblewrap", workdir=project)
     assert shell(work, "echo x > src/module.py && cat src/module.py").output == "x"
     result = shell(work, "echo evil > src/sitecustomize.py")
-    assert said(result).startswith(f"outside: {project}/src/sitecustomize.py has appeared")
+    assert why_refused(result).startswith(f"outside: {project}/src/sitecustomize.py has appeared")
     assert not (project / "src/sitecustomize.py").exists()
     assert write_file.call({"path": "src/sitecustomize.py", "content": "x"}, work.context).failure is not None
 
@@ -464,7 +464,7 @@ def test_every_workspace_in_the_working_folder_is_read_only(tmp_path: Path, wher
     assert done.output == ""
     for name in (*FOLDERS, *PARTS):
         path = f"{where}/{name}" if name in PARTS else f"{where}/{name}/x"
-        assert "is read-only to tools" in said(write_file.call({"path": path, "content": "x"}, work.context))
+        assert "is read-only to tools" in why_refused(write_file.call({"path": path, "content": "x"}, work.context))
     assert shell(work, f"echo x > {where}/mine && echo fine").output == "fine"
     assert write_file.call({"path": f"{where}/mine", "content": "x"}, work.context).failure is None
 
@@ -478,7 +478,7 @@ def test_a_file_that_agentfs_would_obey_and_that_a_step_makes_is_set_aside(tmp_p
     assert shell(work, f"git add -A && {me} commit -qm one && git status --short").output == ""
     result = shell(work, f"echo evil > {name}")
     words = f"{work.workspace}/{name} has appeared, which agentfs would obey; it is now {name}.set-aside"
-    assert said(result) == f"outside: {words}"
+    assert why_refused(result) == f"outside: {words}"
     assert (work.workspace / f"{name}.set-aside").read_text() == "evil\n"
     assert not (work.workspace / name).exists()
 
@@ -542,7 +542,7 @@ def test_other_runs_and_env_files_are_hidden(tmp_path: Path) -> None:
         "2026-11-16\n\n", "runs:\n2026-11-16\n\n", 1
     )
     for path in hidden:
-        assert (path, "hidden from tools" in said(read(work, path))) == (path, True)
+        assert (path, "hidden from tools" in why_refused(read(work, path))) == (path, True)
         assert (path, write_file.call({"path": path, "content": "x"}, work.context).failure is not None) == (
             path,
             True,
@@ -551,7 +551,7 @@ def test_other_runs_and_env_files_are_hidden(tmp_path: Path) -> None:
     assert [path for path in listed if path in hidden] == []
     assert "runs/2026-11-16/demo/goal.md" in listed
     assert search_files.call({"pattern": "private"}, work.context).output == []
-    assert said(shell(work, "echo x > runs/2026-11-16/new")).startswith("exit: ")
+    assert why_refused(shell(work, "echo x > runs/2026-11-16/new")).startswith("exit: ")
     assert shell(work, "echo x > runs/2026-11-16/demo/files/own && echo fine").output == "fine"
 
 
@@ -572,7 +572,7 @@ def test_what_read_names_is_shown(tmp_path: Path) -> None:
     assert seen.output == "KEY=sharedshared\nother"
     assert read(work, ".env").output == "KEY=shared"
     assert read(work, "runs/2026-11-15/other/goal.md").output == "shared"
-    assert said(shell(work, "echo x >> .env")).startswith("exit: ")
+    assert why_refused(shell(work, "echo x >> .env")).startswith("exit: ")
 
 
 @confined
@@ -584,7 +584,7 @@ def test_the_whole_workspace_named_shows_neither_other_runs_nor_env_files(tmp_pa
     (work.workspace / "notes").write_text("shared")
     root = work.workspace
     assert shell(work, f"cat {root}/notes; cat {root}/.env || :; ls {root}/runs/*; touch mine").output == "shareddemo"
-    assert "hidden from tools" in said(read(work, f"{root}/.env"))
+    assert "hidden from tools" in why_refused(read(work, f"{root}/.env"))
 
 
 @confined

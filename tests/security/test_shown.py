@@ -144,7 +144,7 @@ def test_a_daemon_tells_inert_names_and_reasons(place: Place) -> None:
             wait_for(reason.exists, f"the reason beside {name!r}")
             assert obeyed(reason.read_text()) == []
             assert LIVE.findall("\n".join(outside_fences(reason.read_text()))) == []
-        assert obeyed(daemon.said()) == []
+        assert obeyed(daemon.output()) == []
 
 
 def outside_fences(page: str) -> Iterator[str]:
@@ -257,14 +257,14 @@ def test_names_are_as_inert_as_what_they_hold(tmp_path: Path, folder: str) -> No
         "run", place.runbook("### a\n```sh\necho fine\n```\n\n### b\n```sh\ncat {{steps.a.file}}\n```\n")
     )
     assert done.stdout == "fine\n"
-    said: dict[tuple[str, ...], tuple[int, str, str]] = {("run",): (0, done.stdout, done.stderr)}
+    outputs: dict[tuple[str, ...], tuple[int, str, str]] = {("run",): (0, done.stdout, done.stderr)}
     for command in EVERY.values():
         for words in command:
             if words[0] not in ("run", "plan", "resume") or NAME in words or f"no/{NAME}" in words:
-                said[tuple(words)] = place.looks(*words)
+                outputs[tuple(words)] = place.looks(*words)
     wrong = {
         words: (obeyed(out + err), [line for line in (out + err).split("\n") if line.startswith("agentfs: gone")])
-        for words, (code, out, err) in said.items()
+        for words, (code, out, err) in outputs.items()
         if obeyed(out + err)
         or "\nagentfs: gone" in out + err
         or "\nagentfs: all is well" in out + err
@@ -288,6 +288,6 @@ def test_a_daemon_in_such_a_folder(tmp_path: Path) -> None:
         daemon.drop("good.md", "# x\n\n## Steps\n\n### a\n```sh\necho fine\n```\n")
         wait_for(lambda: bool(list(place.runs.glob("*/good/outcome.json"))), "the run")
         wait_for((daemon.goals / "rejected" / f"{NAME}.error.md").exists, "the reason")
-    said = daemon.said()
-    assert obeyed(said) == []
-    assert [line for line in said.split("\n") if line.startswith("agentfs:")] == []
+    output = daemon.output()
+    assert obeyed(output) == []
+    assert [line for line in output.split("\n") if line.startswith("agentfs:")] == []

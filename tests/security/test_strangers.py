@@ -1,4 +1,4 @@
-"""What somebody else made: a workspace put where a trusted one was, records that do not end, locks that a step holds.
+"""What another user made: a workspace put where a trusted one was, records that do not end, locks that a step holds.
 
 Each was seen to get through in the first release: a folder made again under the same inode was trusted unseen; a step
 that locked `goals/` kept everybody from watching it; `status` in a clone filled the memory or waited for ever.
@@ -41,7 +41,7 @@ NOT_IT = "is not the folder that you trusted: it was made again or copied, or an
 
 
 def planted(root: Path) -> None:
-    """Put a workspace of somebody else's into a folder."""
+    """Put a workspace of another user into a folder."""
     (root / "goals").mkdir(parents=True)
     (root / "agentfs.toml").write_text('on_wait = "touch ran"\n')
 
@@ -86,7 +86,7 @@ def test_a_copy_elsewhere_is_not_trusted(place: Place) -> None:
 
 
 def test_trusting_writes_a_new_secret(place: Place) -> None:
-    """One that is there was somebody else's to choose, or to give away."""
+    """One that is there was another user's to choose, or to give away."""
     place.agentfs("init")
     place.runbook("### a\n```sh\necho fine\n```\n")
     (secret,) = own_folder(place.runs).glob("trusted-*")
@@ -211,8 +211,8 @@ HARM: dict[str, Callable[[Path], None]] = {
 
 def look(place: Place, words: tuple[str, ...]) -> None:
     """Run a reading command in a child of this process: it ends soon, takes little memory, and raises nothing."""
-    told = place.home / "told"
-    told.write_text("it was ended")
+    report = place.home / "report"
+    report.write_text("it was ended")
     if (child := os.fork()) == 0:
         try:
             pages = int(Path("/proc/self/statm").read_text().split()[0])
@@ -220,13 +220,13 @@ def look(place: Place, words: tuple[str, ...]) -> None:
             resource.setrlimit(resource.RLIMIT_AS, (most, most))
             signal.alarm(int(MOST_SECONDS))
             _, out, err = place.looks(*words)
-            told.write_text(err if "Traceback" in err or "MemoryError" in err + out else "")
-        except BaseException as error:  # noqa: BLE001 - told by the parent
-            told.write_text(repr(error))
+            report.write_text(err if "Traceback" in err or "MemoryError" in err + out else "")
+        except BaseException as error:  # noqa: BLE001 - reported by the parent
+            report.write_text(repr(error))
         finally:
             os._exit(0)
     _, status = os.waitpid(child, 0)
-    assert (status, told.read_text()) == (0, ""), words
+    assert (status, report.read_text()) == (0, ""), words
 
 
 @pytest.fixture(scope="module")
@@ -254,7 +254,7 @@ def hostile(clone: Place, tmp_path: Path, names: tuple[str, ...], harm: Callable
 
 
 @pytest.mark.parametrize("kind", HARM)
-def test_looking_at_what_somebody_else_made_ends(clone: Place, tmp_path: Path, kind: str) -> None:
+def test_looking_at_what_another_user_made_ends(clone: Place, tmp_path: Path, kind: str) -> None:
     """By default every file once, each with another command; all of them with `./test --full`."""
     names = (*RECORDS, *ELSEWHERE)
     for number, place in enumerate(hostile(clone, tmp_path, names, HARM[kind])):
@@ -341,8 +341,8 @@ def test_an_answer_of_too_many_steps_is_refused_at_once() -> None:
     assert problem.startswith("steps: a plan of 20000 steps: 10000 are the most")
 
 
-def test_judging_an_answer_ends_when_told() -> None:
-    """Whoever stops a call, or its time, is asked between any two parts of the work."""
+def test_judging_an_answer_can_be_stopped() -> None:
+    """The stop signal and the time limit are checked between any two parts of the work."""
     asked: list[float] = []
     evaluate_answer(
         answer("references", 2000),
@@ -355,13 +355,13 @@ def test_judging_an_answer_ends_when_told() -> None:
     assert len(asked) > 8
     assert max(pauses) < 3
 
-    class Told(Exception):
+    class Raised(Exception):
         pass
 
     def stop() -> None:
-        raise Told
+        raise Raised
 
-    with pytest.raises(Told):
+    with pytest.raises(Raised):
         evaluate_answer(answer("scripts", 10), PlanContext("title"), CATALOGUE, Surroundings(), stop)
 
 
@@ -369,6 +369,6 @@ def test_init_writes_through_no_link(place: Place) -> None:
     """`run` makes a workspace where there is none, in a clone too."""
     target = place.home / "settings"
     (place.root / "agentfs.toml").symlink_to(target)
-    said = place.agentfs("init", code=2).stderr
-    assert said == f"agentfs: cannot make a workspace in {place.root}: File exists ({place.root}/agentfs.toml)\n"
+    output = place.agentfs("init", code=2).stderr
+    assert output == f"agentfs: cannot make a workspace in {place.root}: File exists ({place.root}/agentfs.toml)\n"
     assert not target.exists()

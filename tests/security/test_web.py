@@ -91,7 +91,7 @@ def test_neither_code_nor_cookie_nor_token_is_in_a_log_a_file_or_a_referrer(plac
             server.ask(path)  # what succeeds and what does not
         assert server.post(f"{run}/do/pause", {"step": "\0"}).status in (200, 409)
         assert server.ask(f"{run}/do/pause", "POST", "token=x&%", Origin=server.origin).status == 403
-    printed, code = "".join(server.said), server.url.partition("code=")[2]
+    printed, code = "".join(server.printed), server.url.partition("code=")[2]
     assert printed.count("a browser came in; for another one: ") == 1  # it was read, and there is something in it
     for secret in (server.cookie.partition("=")[2], token[1], code):
         held = [
@@ -253,7 +253,7 @@ def test_what_makes_no_sense_has_an_answer_and_no_traceback(served: Served, run:
     assert served.ask(f"/?first={'9' * 5000}").status == 200
 
 
-def test_nothing_that_was_said_becomes_markup_in_the_live_view(tmp_path: Path) -> None:
+def test_no_text_becomes_markup_in_the_live_view(tmp_path: Path) -> None:
     place = Place(tmp_path)
     steps = [
         {"id": "say", "tool": "shell", "input": {"command": f"echo '{EVIL}'; touch '<img src=x onerror=y>'"}, "description": EVIL},
@@ -265,8 +265,8 @@ def test_nothing_that_was_said_becomes_markup_in_the_live_view(tmp_path: Path) -
     run = f"/run/{folder.parent.name}/{folder.name}"
     with web(place) as server:
         server.enter()
-        told = f"/?name={quote(EVIL)}", f"{run}/compare?a={quote(EVIL)}", f"{run}/do/skip?step={quote(EVIL)}", f"{run}/do/skip?step=ask&because={quote(EVIL)}"  # fmt: skip
-        for path in ("/", run, f"{run}/step/say", f"{run}/step/ask", f"{run}/log/say/1", f"{run}/edit", *told):
+        hostile = f"/?name={quote(EVIL)}", f"{run}/compare?a={quote(EVIL)}", f"{run}/do/skip?step={quote(EVIL)}", f"{run}/do/skip?step=ask&because={quote(EVIL)}"  # fmt: skip
+        for path in ("/", run, f"{run}/step/say", f"{run}/step/ask", f"{run}/log/say/1", f"{run}/edit", *hostile):
             elements = Elements(server.ask(path).text)
             scripts = [given for tag, given in elements.found if tag == "script"]
             assert scripts == [{"src": "/assets/live.js", "defer": None}], path
@@ -352,21 +352,21 @@ def test_it_opens_the_browser_that_a_person_has_chosen(place: Place, tmp_path: P
         place.env["BROWSER"] = f"{tmp_path / 'none'} %s"
         with web(place, "--open") as server:
             assert server.ask("/", Cookie=None).status == 401
-        assert "no browser could be opened" in "".join(server.said)
+        assert "no browser could be opened" in "".join(server.printed)
     finally:
         del place.env["BROWSER"]
 
 
-def test_a_port_that_is_taken_and_an_extra_that_is_missing_are_said(
+def test_a_port_that_is_taken_and_an_extra_that_is_missing_are_reported(
     place: Place, served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    code, out, said = place.looks("web", "--port", str(served.port))
+    code, out, err = place.looks("web", "--port", str(served.port))
     assert (code, out) == (2, "")
-    assert said.startswith(f"agentfs: port {served.port} of 127.0.0.1 cannot be used: Address already in use"), said
+    assert err.startswith(f"agentfs: port {served.port} of 127.0.0.1 cannot be used: Address already in use"), err
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    code, out, said = place.looks("web")
+    code, out, err = place.looks("web")
     assert (code, out) == (2, "")
     assert (
-        said
+        err
         == "agentfs: agentfs web needs the extra `web`: pip install 'agentfs-plan[web]' (uv tool install 'agentfs-plan[web]')\n"
     )

@@ -177,7 +177,7 @@ def test_no_file_of_a_repository_holds_up_or_ends_what_reads_it(place: Place) ->
             assert f"isolate: the repository of {place.root}/sub-{name} cannot be used: " in reason
             assert words in reason
             assert "which is a bug" not in reason
-            assert "\x1b" not in reason + daemon.said()
+            assert "\x1b" not in reason + daemon.output()
 
 
 LINKS = {

@@ -25,21 +25,21 @@ def ended(tmp_path: Path) -> list[Path]:
 
 
 def kept(folders: list[Path], seconds: float = 20.0) -> tuple[Ledger, list[str], bool]:
-    """Let a committer see to these runs, for so long at the most; return the ledger, what was said, and whether nothing is pending any more."""
-    ledger, said = Ledger.create(folders[0].parents[1]), list[str]()
-    keeper = Committer(ledger, ("Ada", "ada@example.org"), said.append)
+    """Let a committer see to these runs, for so long at the most; return the ledger, the messages, and whether nothing is pending any more."""
+    ledger, messages = Ledger.create(folders[0].parents[1]), list[str]()
+    keeper = Committer(ledger, ("Ada", "ada@example.org"), messages.append)
     assert keeper.is_idle()
     for folder in folders:
         keeper.note(folder)
     assert not keeper.is_idle()
     settled = keeper.flush(seconds)
     keeper.close()
-    return ledger, said, settled
+    return ledger, messages, settled
 
 
 def test_each_revision_and_outcome_has_its_commit_and_the_index_is_in_step(ended: list[Path]) -> None:
-    ledger, said, settled = kept(ended)
-    assert (said, settled) == ([], True)
+    ledger, messages, settled = kept(ended)
+    assert (messages, settled) == ([], True)
     assert git(ledger.root, "log", "--reverse", "--format=%s").splitlines() == [
         line for name in "xyz" for line in (f"{name}: revision 1, the first plan", f"{name}: done, 1 of 1 steps")
     ]
@@ -52,8 +52,8 @@ def test_while_a_person_has_another_branch_everything_is_committed_and_its_index
 ) -> None:
     ledger, _, _ = kept(ended[:1])
     git(ledger.root, "checkout", "-q", "-b", "look")
-    ledger, said, settled = kept(ended[1:], seconds=3.0)
-    assert (said, settled) == ([], True)
+    ledger, messages, settled = kept(ended[1:], seconds=3.0)
+    assert (messages, settled) == ([], True)
     assert {"y: done, 1 of 1 steps", "z: done, 1 of 1 steps"} <= set(
         git(ledger.root, "log", "--format=%s", "main").splitlines()
     )
@@ -61,9 +61,9 @@ def test_while_a_person_has_another_branch_everything_is_committed_and_its_index
 
 def test_one_whose_files_do_not_read_keeps_no_other_waiting(ended: list[Path]) -> None:
     (ended[1] / "outcome.json").write_text("{}", encoding="utf-8")
-    ledger, said, settled = kept(ended)
+    ledger, messages, settled = kept(ended)
     assert settled
-    assert [line.partition(":")[0] for line in said] == [f"the ledger passes over {ended[1].parent.name}/y"]
+    assert [line.partition(":")[0] for line in messages] == [f"the ledger passes over {ended[1].parent.name}/y"]
     assert {"x: done, 1 of 1 steps", "z: done, 1 of 1 steps"} <= set(
         git(ledger.root, "log", "--format=%s").splitlines()
     )
@@ -75,9 +75,9 @@ def test_one_whose_place_in_the_ledger_is_damaged_keeps_no_other_waiting(ended: 
     path = ledger.root / ".git" / "objects" / tree[:2] / tree[2:]
     path.chmod(0o644)
     path.write_bytes(b"torn")
-    _, said, settled = kept(ended[1:] + ended[:1], seconds=3.0)
+    _, messages, settled = kept(ended[1:] + ended[:1], seconds=3.0)
     assert not settled
-    assert [line for line in said if "cannot be written" in line]
+    assert [line for line in messages if "cannot be written" in line]
     subjects = git(ledger.root, "log", "--format=%s").splitlines()
     assert {"y: done, 1 of 1 steps", "z: done, 1 of 1 steps"} <= set(subjects)
 
@@ -88,8 +88,8 @@ def test_runs_that_ended_long_ago_are_looked_through_for_what_they_owe(ended: li
     for folder in ended:
         os.utime(folder / "outcome.json", (0, 0))
     (ended[0] / "outcome.json").write_bytes((ended[0] / "outcome.json").read_bytes() + b"\n")  # it ended once more
-    said: list[str] = []
-    keeper = Committer(ledger, ("Ada", "ada@example.org"), said.append)
+    messages: list[str] = []
+    keeper = Committer(ledger, ("Ada", "ada@example.org"), messages.append)
     keeper.look_through(ended)
     assert not keeper.is_idle()
     wait_for(keeper.is_idle, "all of them to be committed")
@@ -97,7 +97,7 @@ def test_runs_that_ended_long_ago_are_looked_through_for_what_they_owe(ended: li
     wait_for(keeper.is_idle, "a second look")
     keeper.close()
     subjects = git(ledger.root, "log", "--reverse", "--format=%s").splitlines()
-    assert (said, sorted(subjects)) == (
+    assert (messages, sorted(subjects)) == (
         [],
         sorted(
             [

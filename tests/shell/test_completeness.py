@@ -1,4 +1,4 @@
-"""When a file that somebody else writes is complete."""
+"""When a file that another process writes is complete."""
 
 import os
 import time

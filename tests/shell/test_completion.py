@@ -34,7 +34,7 @@ def workspace(tmp_path: Path) -> Path:
 
 
 def replies(workspace: Path, *typed: str, where: Path | None = None) -> set[str]:
-    heard = subprocess.run(
+    done = subprocess.run(
         ["bash", "--norc", "-c", DRIVE, "bash", str(workspace.parent / "script"), "agentfs", *typed],
         check=True,
         capture_output=True,
@@ -42,8 +42,8 @@ def replies(workspace: Path, *typed: str, where: Path | None = None) -> set[str]
         cwd=where or workspace,
         env={**os.environ, "PATH": f"{workspace.parent}:{os.environ['PATH']}"},
     )
-    assert heard.stderr == ""
-    return set(heard.stdout.split())
+    assert done.stderr == ""
+    return set(done.stdout.split())
 
 
 def test_bash_completes_commands_flags_and_values(workspace: Path) -> None:
@@ -105,5 +105,5 @@ def test_the_workspace_may_be_named_before_or_behind_a_command() -> None:
 
 def test_bash_finds_no_fault_in_the_script(tmp_path: Path) -> None:
     (tmp_path / "script").write_text(BASH, encoding="utf-8")
-    heard = subprocess.run(["bash", "-n", str(tmp_path / "script")], capture_output=True, text=True, check=False)
-    assert (heard.returncode, heard.stderr) == (0, "")
+    done = subprocess.run(["bash", "-n", str(tmp_path / "script")], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -58,7 +58,7 @@ def test_what_git_compares_differs_too(old: Any, new: Any) -> None:
     assert all(line.isprintable() for text in shown for line in text.splitlines())
 
 
-def test_short_values_stand_on_one_line_and_doubtful_ones_are_quoted() -> None:
+def test_short_values_are_on_one_line_and_doubtful_ones_are_quoted() -> None:
     assert difference("echo b", "echo B") == ["    input.x: echo b -> echo B"]
     assert difference("echo b", "echo b ") == ['    input.x: echo b -> "echo b "']
     assert difference("p\u0430y", "pay") == ['    input.x: "p\\u0430y" -> "pay"']

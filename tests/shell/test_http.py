@@ -134,7 +134,7 @@ def test_the_check(tmp_path: Path) -> None:
 # ── from outside ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_runbook_gets_what_stands_at_an_address(place: Place) -> None:
+def test_a_runbook_gets_the_content_of_an_address(place: Place) -> None:
     with web(price=lambda page: page.answer(b'{"eur": 12}', kind="application/json")) as served:
         book = f"""\
 ### price

@@ -59,10 +59,10 @@ def refused(inbox: Inbox, name: str) -> str:
     path = inbox.folder / name
     with pytest.raises(AgentfsError) as caught, inbox.taking(path):
         pass
-    said = inbox.reject(path, caught.value)
-    assert said.error is not None
+    refused = inbox.reject(path, caught.value)
+    assert refused.error is not None
     assert not path.exists()
-    return said.error.read_text(encoding="utf-8")
+    return refused.error.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_a_goal_is_complete_when_it_has_held_still(inbox: Inbox, time: Time) -> 
         writer.flush()
         assert inbox.look().complete == []
         time.now += TIMING.complete
-        assert inbox.look().complete == []  # it has held still, but somebody has it open
+        assert inbox.look().complete == []  # it has held still, but another process has it open
     assert inbox.look().complete == [goal]
     assert not inbox.look().restless
 
@@ -110,7 +110,7 @@ def test_the_oldest_comes_first(inbox: Inbox, time: Time) -> None:
     assert [path.name for path in inbox.look().complete] == ["c.md", "a.md", "b.md"]
 
 
-def test_what_is_no_goal_is_left_alone_and_told_once(inbox: Inbox) -> None:
+def test_what_is_not_a_goal_is_left_alone_and_reported_once(inbox: Inbox) -> None:
     (inbox.folder / "notes.pdf").touch()
     (inbox.folder / "folder.md").mkdir()
     (inbox.folder / "rejected").mkdir()
@@ -137,9 +137,9 @@ def test_what_is_no_file_can_never_be_a_goal(inbox: Inbox) -> None:
         "link.md": "it is a symbolic link, not a file",
         "socket.md": "it is a socket, not a file",
     }
-    said = inbox.reject(inbox.folder / "link.md", BadFile("link.md", [found["link.md"]]))
+    refused = inbox.reject(inbox.folder / "link.md", BadFile("link.md", [found["link.md"]]))
     assert (inbox.folder / "rejected" / "link.md").is_symlink()
-    assert said.words == "link.md:1:1: it is a symbolic link, not a file (drop the file itself: cp -L)"
+    assert refused.words == "link.md:1:1: it is a symbolic link, not a file (drop the file itself: cp -L)"
 
 
 def test_a_goal_moves_into_its_run(inbox: Inbox) -> None:
@@ -184,7 +184,7 @@ def test_an_explicit_approve_of_the_settings_holds_for_a_runbook_too(tmp_path: P
         (b"---\nname: x\nfoo: 1\n---\n" + BOOK.encode(), "job.md:3:1: "),
     ],
 )
-def test_a_goal_that_is_no_good(inbox: Inbox, content: bytes, words: str) -> None:
+def test_an_invalid_goal(inbox: Inbox, content: bytes, words: str) -> None:
     (inbox.folder / "job.md").write_bytes(content)
     reason = refused(inbox, "job.md")
     assert words in reason
@@ -235,9 +235,9 @@ def test_a_name_that_is_no_utf8(inbox: Inbox) -> None:
 def test_where_nothing_can_be_moved_the_goal_stays_and_is_left_in_peace(inbox: Inbox, time: Time) -> None:
     (inbox.folder / "rejected").write_text("a file in the way")
     (inbox.folder / "job.md").write_text("")
-    said = inbox.reject(inbox.folder / "job.md", AgentfsError("job.md: no good"))
-    assert said == Refused(
-        "job.md", "job.md: no good; and it cannot be moved to rejected/: it is a file, not a folder", None
+    refused = inbox.reject(inbox.folder / "job.md", AgentfsError("job.md: invalid"))
+    assert refused == Refused(
+        "job.md", "job.md: invalid; and it cannot be moved to rejected/: it is a file, not a folder", None
     )
     assert (inbox.folder / "job.md").exists()
     assert not inbox.look().restless

@@ -70,8 +70,8 @@ def test_answers(tmp_path: Path, reply: Reply, expected: Verdict | str) -> None:
         assert judge("all were copied", EVIDENCE, context) == expected
         return
     context, model = a_bench(tmp_path / "1", reply, reply)
-    told = judge("all were copied", EVIDENCE, context)
-    assert told == Verdict(False, f"the judge gave no answer that counts. {expected}")
+    given = judge("all were copied", EVIDENCE, context)
+    assert given == Verdict(False, f"the judge gave no answer that counts. {expected}")
     again = "Answer again, in that form." if expected in (NO_OBJECT, NO_BOOL) else COPY
     assert model.asked[1].messages[-1]["content"] == f"{expected} {again}"
     context, model = a_bench(tmp_path / "2", reply, verdict(True, "exit code 0, all"))

@@ -419,13 +419,13 @@ def test_a_sandbox_that_finds_no_room_is_tried_again(tmp_path: Path, monkeypatch
         f'echo "{no_room}" >&2\nexit 1\n'
     )
     bwrap.chmod(0o755)
-    said: list[str] = []
+    messages: list[str] = []
     work = a_context(tmp_path, "bubblewrap")
-    context = replace(work.context, starter=Starter(said.append))
+    context = replace(work.context, starter=Starter(messages.append))
     program = f"echo once >> effect; echo '{no_room}' >&2; exit 1"
     monkeypatch.setenv("PATH", f"{bwrap.parent}:{os.environ['PATH']}")
     finished = run_program(["/bin/sh", "-c", program], environment(context.confinement), context)
     assert isinstance(finished, Finished)
     assert (finished.exit_code, finished.stderr) == (1, f"{no_room}\n")
     assert ((work.workdir / "effect").read_text(), tries.read_text()) == ("once\n", "try\n" * 3)
-    assert said == [NONE_LEFT, ROOM_AGAIN]
+    assert messages == [NONE_LEFT, ROOM_AGAIN]

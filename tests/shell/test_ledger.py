@@ -270,7 +270,7 @@ def test_history_reads_a_persons_merge(tmp_path: Path) -> None:
     assert sorted(subjects) == ["merged", "side", "tidy-invoices: revision 1, the first plan"]
 
 
-def test_a_branch_file_with_no_commit_in_it_is_told_with_how_to_mend(tmp_path: Path) -> None:
+def test_a_branch_file_with_no_commit_in_it_is_reported_with_its_fix(tmp_path: Path) -> None:
     ledger = a_ledger(tmp_path)
     (ledger.root / ".git" / "refs" / "heads" / "main").write_text("\n", encoding="utf-8")
     assert "does not name a commit" in (ledger.trouble() or "")
@@ -278,7 +278,7 @@ def test_a_branch_file_with_no_commit_in_it_is_told_with_how_to_mend(tmp_path: P
         ledger.commit(an_entry())
 
 
-def test_a_missing_commit_is_told(tmp_path: Path) -> None:
+def test_a_missing_commit_is_reported(tmp_path: Path) -> None:
     ledger = a_ledger(tmp_path)
     (ledger.root / ".git" / "refs" / "heads" / "main").write_text("1" * 40 + "\n", encoding="utf-8")
     with pytest.raises(LedgerBroken, match="git cannot read the ledger"):

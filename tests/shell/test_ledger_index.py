@@ -103,7 +103,7 @@ def test_an_index_in_step_is_left_alone(tmp_path: Path) -> None:
     assert (ledger.root / ".git" / "index").stat() == before
 
 
-def test_index_lock_of_a_person_stands_the_commit_goes_on_the_index_follows(tmp_path: Path) -> None:
+def test_while_a_person_holds_the_index_lock_commits_go_on_and_the_index_follows(tmp_path: Path) -> None:
     ledger = a_ledger(tmp_path)
     lock = ledger.root / ".git" / "index.lock"
     lock.write_text("", encoding="utf-8")

@@ -74,27 +74,27 @@ def run(name: str, text: str) -> Path:
     return next(Path("runs").glob(f"*/{name}")).resolve()
 
 
-def told(capsys: pytest.CaptureFixture[str], *command: str, code: int = 0) -> str:
+def output(capsys: pytest.CaptureFixture[str], *command: str, code: int = 0) -> str:
     capsys.readouterr()
     assert main(list(command)) == code
     return capsys.readouterr().out
 
 
-def told_json(capsys: pytest.CaptureFixture[str], *command: str, code: int = 0) -> Any:
-    return json.loads(told(capsys, *command, "--json", code=code))
+def output_json(capsys: pytest.CaptureFixture[str], *command: str, code: int = 0) -> Any:
+    return json.loads(output(capsys, *command, "--json", code=code))
 
 
 def refused(capsys: pytest.CaptureFixture[str], *command: str) -> str:
     capsys.readouterr()
     assert main(list(command)) == 2
-    heard = capsys.readouterr()
-    assert heard.out == ""
-    return heard.err
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    return printed.err
 
 
 def test_an_empty_workspace_says_how_to_begin(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert told(capsys, "status") == f"no runs yet in {workspace}\nstart one: agentfs run GOAL\n"
-    assert told_json(capsys, "status") == []
+    assert output(capsys, "status") == f"no runs yet in {workspace}\nstart one: agentfs run GOAL\n"
+    assert output_json(capsys, "status") == []
 
 
 def test_status_lists_runs_in_eighty_columns_of_a_terminal_and_whole_elsewhere(
@@ -102,14 +102,14 @@ def test_status_lists_runs_in_eighty_columns_of_a_terminal_and_whole_elsewhere(
 ) -> None:
     run("count", GOAL)
     failed = run("two-ways", FAILING)
-    assert told(capsys, "status").splitlines()[1].endswith("[bold]here[/bold]; 0 of 2 steps done, 1 failed")
+    assert output(capsys, "status").splitlines()[1].endswith("[bold]here[/bold]; 0 of 2 steps done, 1 failed")
     monkeypatch.setattr("agentfs.commands.status.width", lambda: 80)
-    lines = told(capsys, "status").splitlines()
+    lines = output(capsys, "status").splitlines()
     assert lines[0].split() == ["RUN", "STATE", "STEPS", "WHEN", "WHY"]
     assert [line.split()[1:3] for line in lines[1:]] == [["failed", "0/2"], ["done", "2/2"]]
     assert max(map(len, lines)) <= 80
     day = failed.parent.name
-    found = told_json(capsys, "status")
+    found = output_json(capsys, "status")
     assert [set(one) for one in found] == [{"run", "state", "steps", "why", "outcome", "at", "driven", "ways"}] * 2
     assert found[1]["run"] == f"{day}/count"
     assert found[1]["steps"] == {"done": 2, "failed": 0, "skipped": 0, "total": 2}
@@ -122,8 +122,8 @@ def test_status_of_ended_runs_imports_nothing_heavy(workspace: Path) -> None:
         "import sys; from agentfs.commands import main; main(['status'])\n"
         "print(sorted({'pydantic', 'rich', 'jsonschema', 'git', 'gitdb', 'watchdog', 'yaml'} & set(sys.modules)))"
     )
-    heard = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert heard.stdout.splitlines()[-1] == "[]"
+    printed = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert printed.stdout.splitlines()[-1] == "[]"
 
 
 def test_only_the_newest_ended_runs_are_listed(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -133,15 +133,15 @@ def test_only_the_newest_ended_runs_are_listed(workspace: Path, capsys: pytest.C
         copy.mkdir()
         for name in ("run.json", "outcome.json", "plan.json"):
             (copy / name).write_bytes((kept / name).read_bytes())
-    lines = told(capsys, "status").splitlines()
+    lines = output(capsys, "status").splitlines()
     assert len(lines) == 22
     assert lines[-1] == "… and 4 older runs that ended (agentfs status --all)"
-    assert len(told(capsys, "status", "--all").splitlines()) == 25
+    assert len(output(capsys, "status", "--all").splitlines()) == 25
 
 
 def test_a_waiting_run_says_what_to_do(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = run("ask", GATED)
-    one = told_json(capsys, "status", "ask")
+    one = output_json(capsys, "status", "ask")
     assert {key: one[key] for key in ("state", "steps", "outcome", "driven")} == {
         "state": "waiting",
         "steps": {"done": 0, "failed": 0, "skipped": 0, "total": 1},
@@ -151,7 +151,7 @@ def test_a_waiting_run_says_what_to_do(workspace: Path, capsys: pytest.CaptureFi
     assert one["by_step"] == [
         {"id": "send", "state": "gated", "why": "needs approval", "attempt": 0, "left_in": None}
     ]
-    assert told(capsys, "status", "ask").splitlines()[2:] == [
+    assert output(capsys, "status", "ask").splitlines()[2:] == [
         f"  read {folder}/steps/send.1.question.md",
         f"  answer in {folder}/steps/send.1.reply.md: approve or reject, on its first line",
         f"  or type: agentfs approve {folder.parent.name}/ask",
@@ -167,16 +167,16 @@ def test_a_driven_run_is_known_by_its_lock_which_is_left_alone(
     with locked(folder) as mine:
         assert mine
         assert is_driven(folder)
-        assert told_json(capsys, "status")[0]["driven"] is True
-        assert told(capsys, "status", "ask").splitlines()[-1] == "it is being driven now"
+        assert output_json(capsys, "status")[0]["driven"] is True
+        assert output(capsys, "status", "ask").splitlines()[-1] == "it is being driven now"
     assert not is_driven(folder)
 
 
 def test_a_draft_is_a_draft(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("later.md").write_text(GOAL, encoding="utf-8")
     main(["plan", "later.md"])
-    assert told_json(capsys, "status")[0]["state"] == "draft"
-    assert 'set "status" to "approved"' in told(capsys, "status", "later")
+    assert output_json(capsys, "status")[0]["state"] == "draft"
+    assert 'set "status" to "approved"' in output(capsys, "status", "later")
 
 
 def test_looking_writes_nothing_and_needs_no_trust(
@@ -196,17 +196,17 @@ def test_looking_writes_nothing_and_needs_no_trust(
         ["log", "ask"],
         ["tools"],
     ):
-        told(capsys, *command)
-        told_json(capsys, *command)
+        output(capsys, *command)
+        output_json(capsys, *command)
     assert {path: path.lstat().st_mtime_ns for path in workspace.rglob("*")} == before
 
 
 def test_show_tells_the_plan_with_outputs(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = run("count", GOAL)
-    lines = told(capsys, "show", "count").splitlines()
+    lines = output(capsys, "show", "count").splitlines()
     assert lines[0] == f"{folder.parent.name}/count: done, 2 of 2 steps (claimed, not checked)"
     assert lines[-3:] == [lines[-3], "    shell   wc -w < words.txt", "    output  3"]
-    page = told_json(capsys, "show", "count")
+    page = output_json(capsys, "show", "count")
     plan = json.loads((folder / "plan.json").read_bytes())
     result = json.loads((folder / "steps/count.1.result.json").read_bytes())
     assert page["steps"][1] == {
@@ -227,12 +227,12 @@ def test_show_tells_the_plan_with_outputs(workspace: Path, capsys: pytest.Captur
 
 def test_show_a_step_tells_every_attempt_inert(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = run("two-ways", FAILING)
-    shown = told(capsys, "show", "two-ways", "try")
+    shown = output(capsys, "show", "two-ways", "try")
     assert "\x1b" not in shown
     assert "  error (exit): exit code 4: no room [bold]here[/bold]" in shown.splitlines()
     assert [line for line in shown.splitlines() if line.startswith("attempt")] == ["attempt 1", "attempt 2"]
     assert f"    {folder}/steps/try.2.result.json" in shown.splitlines()
-    page = told_json(capsys, "show", "two-ways", "try")
+    page = output_json(capsys, "show", "two-ways", "try")
     assert [one["attempt"] for one in page["attempts"]] == [1, 2]
     assert page["attempts"][0]["order"] == json.loads((folder / "steps/try.1.json").read_bytes())
 
@@ -243,8 +243,8 @@ def test_log_gives_git_commands_that_work(workspace: Path, capsys: pytest.Captur
     plan["steps"][0]["input"]["text"] = "sent twice"
     (folder / "plan.json").write_text(json.dumps(plan, indent=2) + "\n", encoding="utf-8")
     main(["run", "--resume", "ask"])
-    text = told(capsys, "log", "ask")
-    entries = told_json(capsys, "log", "ask")["entries"]
+    text = output(capsys, "log", "ask")
+    entries = output_json(capsys, "log", "ask")["entries"]
     assert [(e["kind"], e["revision"], e["by"]["role"], e["trigger"]) for e in entries] == [
         ("revision", 1, "runbook", "first"),
         ("revision", 2, "person", "edited"),
@@ -255,30 +255,30 @@ def test_log_gives_git_commands_that_work(workspace: Path, capsys: pytest.Captur
     commands = [line[line.index("git -C") :] for line in text.splitlines() if "git -C" in line]
     assert len(commands) == 5
     for command in commands:
-        heard = subprocess.run(command.split(), check=True, capture_output=True, text=True)
-        assert heard.stdout != ""
+        printed = subprocess.run(command.split(), check=True, capture_output=True, text=True)
+        assert printed.stdout != ""
 
 
 def test_log_says_where_a_commit_is_still_owed(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run("ask", GATED)
     (workspace / "runs/.git/refs/heads/main").unlink()
-    text = told(capsys, "log", "ask")
+    text = output(capsys, "log", "ask")
     assert "  commit    none yet: it follows when the run is driven" in text.splitlines()
-    assert told_json(capsys, "log", "ask")["entries"][0]["commit"] is None
+    assert output_json(capsys, "log", "ask")["entries"][0]["commit"] is None
 
 
 def test_log_tells_the_outcome(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run("count", GOAL)
-    last = told_json(capsys, "log", "count")["entries"][-1]
+    last = output_json(capsys, "log", "count")["entries"][-1]
     assert (last["kind"], last["status"], last["detail"]) == ("outcome", "done", "done, 2 of 2 steps")
 
 
 def test_tools_say_what_they_take_and_whether_they_may(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (workspace / "agentfs.toml").write_text('[tools]\nallow = ["note"]\n', encoding="utf-8")
-    text = told(capsys, "tools")
+    text = output(capsys, "tools")
     assert "shell: Run shell text in the working folder; the first command that fails ends it" in text
     assert "command*" in text
-    found = {tool["name"]: tool for tool in told_json(capsys, "tools")}
+    found = {tool["name"]: tool for tool in output_json(capsys, "tools")}
     assert (found["note"]["allowed"], found["note"]["why"]) == (True, None)
     assert (
         found["shell"]["why"]
@@ -287,7 +287,7 @@ def test_tools_say_what_they_take_and_whether_they_may(workspace: Path, capsys: 
     assert found["note"]["input_schema"]["required"] == ["text"]
 
 
-def test_mistakes_are_told_in_a_line(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mistakes_are_reported_in_a_line(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = run("count", GOAL)
     runs = workspace / "runs"
     assert refused(capsys, "show", "conut") == f"agentfs: there is no run 'conut' in {runs} (did you mean 'count'?)\n"
@@ -323,21 +323,21 @@ def test_a_broken_file_is_named_and_the_rest_is_shown(
     folder = run("count", GOAL)
     run("other", GOAL)
     (folder / broken).write_text(content, encoding="utf-8")
-    assert len(told(capsys, "status").splitlines()) == 3
+    assert len(output(capsys, "status").splitlines()) == 3
     capsys.readouterr()
     code = main(["show", "count"])
-    heard = capsys.readouterr()
-    assert (code, Path(broken).name in heard.err) == (2, True)
-    assert "count" in heard.out
-    assert "Traceback" not in heard.err
+    printed = capsys.readouterr()
+    assert (code, Path(broken).name in printed.err) == (2, True)
+    assert "count" in printed.out
+    assert "Traceback" not in printed.err
 
 
 def test_a_missing_goal_file_does_not_hide_the_steps(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = run("ask", GATED)
     (folder / "goal.md").unlink()
-    assert told_json(capsys, "status")[0]["why"] == "there is no goal file"
+    assert output_json(capsys, "status")[0]["why"] == "there is no goal file"
     capsys.readouterr()
     assert main(["show", "ask"]) == 2
-    heard = capsys.readouterr()
-    assert "send" in heard.out
-    assert "there is no goal file" in heard.err
+    printed = capsys.readouterr()
+    assert "send" in printed.out
+    assert "there is no goal file" in printed.err

@@ -1,4 +1,4 @@
-"""A model does a step: real tools in a real folder, and a model that says what it is told to say."""
+"""A model does a step: real tools in a real folder, and a scripted model."""
 
 import json
 from dataclasses import replace
@@ -45,11 +45,11 @@ def test_a_step_from_its_opening_to_its_result(tmp_path: Path) -> None:
     result = done(room, description="Write one into a.txt", input={"word": "one"})
     assert (result.status, result.output, result.error) == ("done", "one", None)
     assert (room.files / "a.txt").read_text() == "one"
-    assert room.model.told() == ["", '{"path": "a.txt", "bytes": 3}', "", "one"]
+    assert room.model.results() == ["", '{"path": "a.txt", "bytes": 3}', "", "one"]
     system, user = room.model.asked[0].messages
     assert (system["role"], user["role"]) == ("system", "user")
-    for said in ("Step: Write one into a.txt", '"word": "one"', "Tidy the shop"):
-        assert said in str(user["content"])
+    for words in ("Step: Write one into a.txt", '"word": "one"', "Tidy the shop"):
+        assert words in str(user["content"])
     assert [offer.name for offer in room.model.asked[0].offers] == [*READ, "finish"]
     assert result.usage is not None
     assert (result.usage.requests, result.usage.input_tokens, result.usage.cost_usd) == (3, 30, 0.375)
@@ -74,7 +74,7 @@ def test_several_calls_in_one_reply_run_in_their_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("turn", "told"),
+    ("turn", "text"),
     [
         (Reply("It is done."), conversation.PROSE),
         (Reply("It is d", finish="length"), conversation.CUT),
@@ -92,10 +92,10 @@ def test_several_calls_in_one_reply_run_in_their_order(tmp_path: Path) -> None:
         (replace(calls(call("write_file", path="never", content="x")), finish="length"), conversation.CUT),
     ],
 )  # fmt: skip
-def test_what_the_model_is_told_when_it_goes_wrong(tmp_path: Path, turn: Reply, told: str) -> None:
+def test_what_the_model_gets_when_a_call_goes_wrong(tmp_path: Path, turn: Reply, text: str) -> None:
     room = a_room(tmp_path, [turn, finish("after all")])
     assert done(room).output == "after all"
-    assert room.model.told()[-1].startswith(told)
+    assert room.model.results()[-1].startswith(text)
     assert not (room.files / "never").exists()
 
 
@@ -103,11 +103,11 @@ def test_finish_among_other_calls_is_refused_and_the_others_run(tmp_path: Path) 
     mixed = calls(call("finish", ok=True, output="too early"), call("write_file", path="a", content="1"))
     room = a_room(tmp_path, [mixed, finish("now")])
     assert done(room).output == "now"
-    assert room.model.told()[1:] == [conversation.ALONE, '{"path": "a", "bytes": 1}']
+    assert room.model.results()[1:] == [conversation.ALONE, '{"path": "a", "bytes": 1}']
 
 
 @pytest.mark.parametrize(
-    ("said", "output"),
+    ("given", "output"),
     [
         ('{"a": [1]}', {"a": [1]}),
         ("[1, 2]", [1, 2]),
@@ -117,8 +117,8 @@ def test_finish_among_other_calls_is_refused_and_the_others_run(tmp_path: Path) 
         (None, None),
     ],
 )
-def test_an_output_that_is_an_object_or_an_array_is_that_value(tmp_path: Path, said: Any, output: Any) -> None:
-    assert done(a_room(tmp_path, [finish(said)])).output == output
+def test_an_output_that_is_an_object_or_an_array_is_that_value(tmp_path: Path, given: Any, output: Any) -> None:
+    assert done(a_room(tmp_path, [finish(given)])).output == output
 
 
 def test_a_long_output_goes_to_its_file(tmp_path: Path) -> None:
@@ -230,7 +230,7 @@ def test_the_turn_limit(tmp_path: Path, own: bool, kind: str) -> None:
     turns = [calls(call("list_files", path=".", pattern=f"{n}*")) for n in range(9)]
     room = a_room(tmp_path, turns, max_turns=4, may_hand_over=own)
     assert ended(done(room)) == ("failed", kind, "it took 4 turns and did not finish")
-    assert room.model.told() == ["", "[]", "", "[]", "", "[]", conversation.LAST_TURN]
+    assert room.model.results() == ["", "[]", "", "[]", "", "[]", conversation.LAST_TURN]
 
 
 @pytest.mark.parametrize(("own", "kind"), [(False, "model"), (True, "drift")])
@@ -240,7 +240,7 @@ def test_the_same_call_again_and_again(tmp_path: Path, own: bool, kind: str) -> 
     assert ended(done(room)) == ("failed", kind, message)
     assert len(room.model.asked) == 5
     warning = conversation.repeat_warning("list_files", 3)
-    assert [warning in room.model.told(turn) for turn in range(5)] == [False, False, False, True, True]
+    assert [warning in room.model.results(turn) for turn in range(5)] == [False, False, False, True, True]
 
 
 def test_two_calls_in_turn_are_a_circle_too(tmp_path: Path) -> None:
@@ -281,9 +281,9 @@ def test_a_long_output_reaches_the_model_cut(tmp_path: Path) -> None:
     room = a_room(tmp_path, [calls(call("read_file", path="long")), finish()])
     (room.files / "long").write_text("head " + "x" * 3_000_000 + " tail")
     assert done(room).status == "done"
-    told = room.model.told()[-1]
-    assert (told[:5], told[-5:], len(told) < 8100) == ("head ", " tail", True)
-    assert "2992011 characters cut" in told
+    text = room.model.results()[-1]
+    assert (text[:5], text[-5:], len(text) < 8100) == ("head ", " tail", True)
+    assert "2992011 characters cut" in text
     assert [name for name in room.names() if name.endswith((".tmp", ".txt"))] == []
 
 
@@ -295,13 +295,13 @@ def test_a_long_conversation_drops_old_outputs_and_keeps_the_newest(tmp_path: Pa
     assert done(room).status == "done"
     sizes = [sum(len(str(m["content"])) for m in request.messages) for request in room.model.asked]
     assert max(sizes) < 75_000
-    told = [text for text in room.model.told() if text]
-    assert told[0] == f"(dropped to save room: 7007 characters, beginning with: file 0 {'x' * 92}…)"
-    assert told[-1] == "file 15 " + "x" * 7000
+    results = [text for text in room.model.results() if text]
+    assert results[0] == f"(dropped to save room: 7007 characters, beginning with: file 0 {'x' * 92}…)"
+    assert results[-1] == "file 15 " + "x" * 7000
     assert room.model.asked[-1].messages[:2] == room.model.asked[0].messages
 
 
-def test_earlier_errors_of_this_very_step_are_told(tmp_path: Path) -> None:
+def test_earlier_errors_of_this_very_step_are_listed(tmp_path: Path) -> None:
     room = a_room(tmp_path, [finish()], earlier=("no such table: users",))
     done(room, attempt=2)
     assert "no such table: users" in str(room.model.asked[0].messages[1]["content"])
@@ -338,7 +338,7 @@ def test_what_is_not_offered_cannot_be_reached_by_what_a_tool_says(tmp_path: Pat
 def test_programs_need_a_sandbox_or_a_persons_word(tmp_path: Path, tool: str, given: dict[str, str]) -> None:
     room = a_room(tmp_path / "1", [calls(call(tool, given)), finish()])
     assert done(room, tools=(tool,)).status == "done"
-    assert (room.model.told()[-1], (room.files / "x").exists()) == (conversation.UNCONFINED, False)
+    assert (room.model.results()[-1], (room.files / "x").exists()) == (conversation.UNCONFINED, False)
     free = a_room(tmp_path / "2", [calls(call(tool, given)), finish()], unconfined=True)
     assert done(free, tools=(tool,)).status == "done"
     assert (free.files / "x").exists()
@@ -352,7 +352,7 @@ def test_programs_run_in_the_sandbox(tmp_path: Path) -> None:
     )
     assert done(room, tools=("shell",)).status == "done"
     assert (room.files / "a").read_text() == "hi\n"
-    assert "Read-only file system" in room.model.told()[-1]
+    assert "Read-only file system" in room.model.results()[-1]
 
 
 def test_the_deadline_of_the_step_ends_its_tools(tmp_path: Path) -> None:
@@ -391,7 +391,7 @@ def test_a_scratchpad_begins_with_a_plan_and_shows_it_every_turn(tmp_path: Path)
     ]
     room = a_room(tmp_path, turns, scratchpad=True, may_hand_over=True, workdir=elsewhere)
     assert done(room).status == "done"
-    assert room.model.told(1)[-1] == room.model.told(2)[-1] == conversation.PLAN_FIRST
+    assert room.model.results(1)[-1] == room.model.results(2)[-1] == conversation.PLAN_FIRST
     notes = [request.messages[-1]["content"] for request in room.model.asked[3:]]
     assert notes == [conversation.plan_note(f"```\n- [{mark}] look\n```") for mark in " x"]
     assert sum(str(m["content"]).startswith(conversation.PLAN_NOTE) for m in room.model.asked[-1].messages) == 1

@@ -11,7 +11,7 @@ from agentfs.executor.loop import Repeats
 OPENING = ({"role": "system", "content": "s"}, {"role": "user", "content": "u" * 500})
 
 
-def said(arguments: str) -> dict[str, Any]:
+def assistant_message(arguments: str) -> dict[str, Any]:
     function = {"name": "t", "arguments": arguments}
     return {"role": "assistant", "content": "", "tool_calls": [{"id": "1", "type": "function", "function": function}]}
 
@@ -20,13 +20,13 @@ def contents(talk: Conversation) -> list[str]:
     return [str(message["content"]) for message in talk.fit()[2:]]
 
 
-def test_within_its_budget_a_conversation_is_what_was_said() -> None:
+def test_within_its_budget_a_conversation_is_kept_whole() -> None:
     talk = Conversation(OPENING, budget=1000)
-    talk.add_message(said("{}"))
+    talk.add_message(assistant_message("{}"))
     talk.add_result("1", "x" * 990)
     assert talk.fit() == (
         *OPENING,
-        said("{}"),
+        assistant_message("{}"),
         {"role": "tool", "tool_call_id": "1", "content": "x" * 990},
     )
 
@@ -34,7 +34,7 @@ def test_within_its_budget_a_conversation_is_what_was_said() -> None:
 def test_over_it_the_oldest_go_first_until_half_is_free() -> None:
     talk = Conversation(OPENING, budget=2000)
     for sign in "abcd":
-        talk.add_message(said("{}"))
+        talk.add_message(assistant_message("{}"))
         talk.add_result("1", sign * 600)
     stub = "(dropped to save room: 600 characters, beginning with: {}…)"
     assert contents(talk) == ["", stub.format("a" * 99), "", stub.format("b" * 99), "", stub.format("c" * 99), "", "d" * 600]  # fmt: skip
@@ -44,7 +44,7 @@ def test_over_it_the_oldest_go_first_until_half_is_free() -> None:
 
 def test_the_newest_turn_stays_however_long_it_is() -> None:
     talk = Conversation(OPENING, budget=1000)
-    talk.add_message(said("{}"))
+    talk.add_message(assistant_message("{}"))
     talk.add_result("1", "a" * 900)
     talk.add_result("2", "b" * 900)
     talk.add_note("a note")
@@ -53,18 +53,18 @@ def test_the_newest_turn_stays_however_long_it_is() -> None:
 
 def test_long_arguments_are_dropped_too_and_stay_json() -> None:
     talk = Conversation(OPENING, budget=1000)
-    talk.add_message(said(json.dumps({"content": "x" * 2000})))
+    talk.add_message(assistant_message(json.dumps({"content": "x" * 2000})))
     talk.add_result("1", "ok")
-    talk.add_message(said("{}"))
+    talk.add_message(assistant_message("{}"))
     arguments = talk.fit()[2]["tool_calls"][0]["function"]["arguments"]
     assert json.loads(arguments) == {"dropped": "2015 characters of arguments, to save room"}
 
 
 def test_notes_to_the_model_are_never_dropped() -> None:
     talk = Conversation(OPENING, budget=100)
-    talk.add_message(said("{}"))
+    talk.add_message(assistant_message("{}"))
     talk.add_note("n" * 400)
-    talk.add_message(said("{}"))
+    talk.add_message(assistant_message("{}"))
     assert contents(talk) == ["", "n" * 400, ""]
 
 

@@ -85,7 +85,7 @@ def test_an_answer_in_the_same_process(tmp_path: Path) -> None:
     place = Driven(tmp_path / "w")
 
     def answering(_request: Request) -> Any:
-        # the reply is there before the question: the driver must find it without being told again
+        # the reply is there before the question: the driver must find it without another event
         (folder,) = place.workspace.runs.glob("*/job/steps")
         (folder / "look.1.reply.md").write_text("red\n")
         return asking()
@@ -116,7 +116,7 @@ def test_circles_are_seen_over_waits(tmp_path: Path) -> None:
     for count in range(1, 5):
         waits.answer(f"look.1.reply{f'-{count}' if count > 1 else ''}.md", "blue")
         waits = place.go_on(script := Script([asking()]))
-        assert (conversation.repeat_warning("ask", 3) in script.told()) == (count >= 3)
+        assert (conversation.repeat_warning("ask", 3) in script.results()) == (count >= 3)
     waits.answer("look.1.reply-5.md", "blue")
     error = place.go_on(Script([])).result("look")["error"]
     message = "it went in circles: it called ask with the same arguments 5 times, with the same result"
@@ -128,7 +128,7 @@ def test_turns_are_counted_over_waits(tmp_path: Path) -> None:
     waits = place.begin([{**STEP, "max_attempts": 1}], Script([wrote("a", "1"), asking()]))
     waits.answer("look.1.reply.md", "blue")
     done = place.go_on(script := Script([wrote("a", "2")]))
-    assert script.told()[-1] == conversation.LAST_TURN
+    assert script.results()[-1] == conversation.LAST_TURN
     assert done.result("look")["error"]["message"] == "it took 3 turns and did not finish"
 
 
@@ -173,7 +173,7 @@ def test_leaving_the_plan_while_it_waits(tmp_path: Path) -> None:
 
 
 def test_the_answer_to_a_question_is_not_the_word_on_how_it_ended(tmp_path: Path) -> None:
-    """A step that asked, was answered `done`, and was then cut off: the person is asked anew what became of it."""
+    """A step that asked, was answered `done`, and was then cut off: the person is asked again what became of it."""
     place = Driven(tmp_path / "w")
     step = {**STEP, "tools": [*TOOLS, "shell"]}
     waits = place.begin([step], Script([asking("Are you done?")]))
@@ -196,32 +196,32 @@ def test_killed_while_it_waits_or_after_it_went_on(tmp_path: Path, answered: boo
     if answered:
         waits.answer("look.1.reply.md", "blue")
         _killed_while_thinking(place)
-        done = place.go_on(Script([finish("anew")]))
+        done = place.go_on(Script([finish("again")]))
         assert done.result("look")["status"] == "interrupted"
-        assert done.result("look", 2)["output"] == "anew"
+        assert done.result("look", 2)["output"] == "again"
         return
     again = place.go_on(Script([]))
     assert again.rest == Wait("person", "look: waits for a person's answer")
     assert again.driver.budget.spent.requests == 1, "what it asked before counts against the limits of the run"
 
 
-def test_a_log_that_somebody_spoiled(tmp_path: Path) -> None:
+def test_a_log_that_was_damaged(tmp_path: Path) -> None:
     place = Driven(tmp_path / "w")
     waits = place.begin([STEP], Script([asking()]))
     log = waits.folder / "steps/look.1.log.jsonl"
     log.write_bytes(log.read_bytes()[:-20])
     waits.answer("look.1.reply.md", "blue")
-    done = place.go_on(Script([finish("anew")]))
+    done = place.go_on(Script([finish("again")]))
     assert done.result("look")["error"]["message"] == "its log no longer holds the conversation it waited in"
-    assert done.result("look", 2)["output"] == "anew"
+    assert done.result("look", 2)["output"] == "again"
 
 
 def test_a_question_that_was_logged_but_never_written(tmp_path: Path) -> None:
     place = Driven(tmp_path / "w")
     waits = place.begin([STEP], Script([asking()]))
     (waits.folder / "steps/look.1.question.md").unlink()
-    done = place.go_on(Script([finish("anew")]))
-    assert (done.result("look")["status"], done.result("look", 2)["output"]) == ("interrupted", "anew")
+    done = place.go_on(Script([finish("again")]))
+    assert (done.result("look")["status"], done.result("look", 2)["output"]) == ("interrupted", "again")
 
 
 def test_a_gate_and_a_question_of_one_attempt(tmp_path: Path) -> None:
@@ -286,15 +286,15 @@ def test_errors_of_its_own_attempts_and_of_no_others(tmp_path: Path) -> None:
     assert ["stoat" in in_chat(request) for request in script.asked] == [False, False, False, True]
 
 
-def test_errors_of_what_the_step_was_before_an_edit_are_not_told() -> None:
+def test_errors_of_what_the_step_was_before_an_edit_are_left_out() -> None:
     given, order = facts(a_plan(a_step("look"))), an_order(attempt=4)
     view = derive(given, means()).steps["look"]
     tries = [("0", "failed"), ("1", "failed"), ("0", "interrupted")]
     for number, (key, status) in enumerate(tries, 1):
-        error = Failure(kind="exit", message=f"error {number}", hint="mend it" if number == 1 else None)
+        error = Failure(kind="exit", message=f"error {number}", hint="fix it" if number == 1 else None)
         result = a_result(view, "failed", number, key=key * 64, error=error).model_copy(update={"status": status})
         given = given.with_attempt("look", Attempt(number, claimed=True, result=result))
-    assert earlier_errors(order, given) == ("error 1 (mend it)",)
+    assert earlier_errors(order, given) == ("error 1 (fix it)",)
 
 
 def test_a_judge_among_the_goals_own_checks(tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ def test_what_nothing_refers_to_has_gits_two_weeks(tmp_path: Path, ledger: Ledge
 @pytest.mark.parametrize(
     "lock", ["index.lock", "HEAD.lock", "packed-refs.lock", "refs/heads/main.lock", "rebase-merge"]
 )
-def test_while_a_persons_lock_stands_it_waits(ledger: Ledger, lock: str) -> None:
+def test_while_a_persons_lock_exists_it_waits(ledger: Ledger, lock: str) -> None:
     before = len(loose(ledger))
     (ledger.root / ".git" / lock).mkdir() if lock == "rebase-merge" else (ledger.root / ".git" / lock).touch()
     words = (
@@ -253,20 +253,20 @@ def test_a_killed_git_loses_nothing_and_the_next_one_goes_on(ledger: Ledger) -> 
 
 def upkeep_of(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> tuple[Upkeep, list[tuple[str, str]]]:
     monkeypatch.setattr("agentfs.ledger.maintenance.TIMING", replace(TIMING, idle=0.0))
-    told: list[tuple[str, str]] = []
-    return Upkeep(Maintenance(ledger.root), lambda event, words: told.append((event, words))), told
+    reported: list[tuple[str, str]] = []
+    return Upkeep(Maintenance(ledger.root), lambda event, words: reported.append((event, words))), reported
 
 
 def test_only_while_there_is_nothing_to_do(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     before = len(loose(ledger))
-    upkeep, told = upkeep_of(ledger, monkeypatch)
+    upkeep, reported = upkeep_of(ledger, monkeypatch)
     upkeep.tend(idle=False)
     assert not upkeep.is_running()
     upkeep.tend(idle=True)
     assert upkeep.is_running()
-    wait_for(lambda: bool(told), "the line")
-    assert [event for event, _ in told] == ["maintained"]
-    assert told[0][1].startswith(f"the ledger was maintained: {before} loose objects packed in ")
+    wait_for(lambda: bool(reported), "the line")
+    assert [event for event, _ in reported] == ["maintained"]
+    assert reported[0][1].startswith(f"the ledger was maintained: {before} loose objects packed in ")
     upkeep.close()
     upkeep.tend(idle=True)
     assert not upkeep.is_running(), "not again for a while"
@@ -279,9 +279,9 @@ def test_it_gives_way_to_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     (tmp_path / "bin" / "git").write_text(SLOW_GIT.format(pids=pids), encoding="utf-8")
     (tmp_path / "bin" / "git").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
-    upkeep, told = upkeep_of(ledger, monkeypatch)
+    upkeep, reported = upkeep_of(ledger, monkeypatch)
     upkeep.tend(idle=True)
     wait_for(pids.exists, "git to begin")
     upkeep.tend(idle=False)
     wait_for(lambda: not upkeep.is_running(), "the end of it")
-    assert told == []
+    assert reported == []

@@ -34,13 +34,13 @@ END = EndRun("done", "steps_done", "all done")
 
 
 @pytest.fixture
-def said() -> io.StringIO:
+def output() -> io.StringIO:
     return io.StringIO()
 
 
 @pytest.fixture
-def reporter(said: io.StringIO) -> Reporter:
-    return Reporter(said)
+def reporter(output: io.StringIO) -> Reporter:
+    return Reporter(output)
 
 
 # ── places ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -203,13 +203,13 @@ def test_what_a_run_leaves_needs_no_garbage_collection(tmp_path: Path) -> None:
 # ── runs that have ended, and runs that failed ────────────────────────────────────────────────────────────
 
 
-def test_edits_of_the_runs_that_ended_last_are_told_once(
-    tmp_path: Path, reporter: Reporter, said: io.StringIO
+def test_edits_of_the_runs_that_ended_last_are_reported_once(
+    tmp_path: Path, reporter: Reporter, output: io.StringIO
 ) -> None:
     ended, folder = EndedRuns(reporter), make_run(tmp_path, "job")
     ended.add(folder)
     ended.report_edits()
-    assert said.getvalue() == ""
+    assert output.getvalue() == ""
     (folder / "plan.json").write_text("{}")
     os.utime(folder / "plan.json", (1, 1))  # `cp -p` brings an old time along
     (folder / "steps" / "a.1.again.md").touch()
@@ -217,7 +217,7 @@ def test_edits_of_the_runs_that_ended_last_are_told_once(
     ended.report_edits()
     run = "2026-11-16/job"
     words = "plan.json, steps changed, but the run has ended"
-    assert said.getvalue() == f"{run}: {words}: `agentfs resume {run}` takes it up again\n"
+    assert output.getvalue() == f"{run}: {words}: `agentfs resume {run}` takes it up again\n"
     assert ended.take_reopened() == []
     (folder / "outcome.json").unlink()
     ended.report_edits()
@@ -241,7 +241,7 @@ def test_only_the_last_ones_are_looked_at(tmp_path: Path, reporter: Reporter) ->
 
 
 def test_a_few_looks_find_the_edits_of_all_that_are_known(
-    tmp_path: Path, reporter: Reporter, said: io.StringIO
+    tmp_path: Path, reporter: Reporter, output: io.StringIO
 ) -> None:
     ended = EndedRuns(reporter)
     folders = [make_run(tmp_path, f"job-{number}") for number in range(2 * EndedRuns.LOOKS)]
@@ -249,13 +249,13 @@ def test_a_few_looks_find_the_edits_of_all_that_are_known(
         ended.add(folder)
         (folder / "plan.json").write_text("{}")
     ended.report_edits()
-    assert 0 < len(said.getvalue().splitlines()) < len(folders)
+    assert 0 < len(output.getvalue().splitlines()) < len(folders)
     for _ in range(2 * EndedRuns.LOOKS):
         ended.report_edits()
-    assert len(said.getvalue().splitlines()) == len(folders)
+    assert len(output.getvalue().splitlines()) == len(folders)
 
 
-def test_many_edits_at_once_are_one_line(tmp_path: Path, reporter: Reporter, said: io.StringIO) -> None:
+def test_many_edits_at_once_are_one_line(tmp_path: Path, reporter: Reporter, output: io.StringIO) -> None:
     """A workspace that was copied: whichever file came last looks edited, in every run."""
     ended = EndedRuns(reporter)
     for number in range(10 * EndedRuns.LOOKS):
@@ -264,7 +264,7 @@ def test_many_edits_at_once_are_one_line(tmp_path: Path, reporter: Reporter, sai
         (folder / "plan.json").write_text("{}")
     for _ in range(2 * EndedRuns.LOOKS):
         ended.report_edits()
-    lines = said.getvalue().splitlines()
+    lines = output.getvalue().splitlines()
     assert len(lines) <= EndedRuns.LOOKS
     assert lines[0] == (
         "files of 11 runs changed after their end, of 2026-11-16/job-0 among them: "
@@ -272,7 +272,7 @@ def test_many_edits_at_once_are_one_line(tmp_path: Path, reporter: Reporter, sai
     )
 
 
-def test_as_many_are_known_as_may_be(tmp_path: Path, reporter: Reporter, said: io.StringIO) -> None:
+def test_as_many_are_known_as_may_be(tmp_path: Path, reporter: Reporter, output: io.StringIO) -> None:
     ended, first = EndedRuns(reporter), make_run(tmp_path, "first")
     (first / "plan.json").write_text("{}")
     ended.add(first)
@@ -280,11 +280,11 @@ def test_as_many_are_known_as_may_be(tmp_path: Path, reporter: Reporter, said: i
         ended.add(tmp_path / "2026-11-16" / f"gone-{number}")
     for _ in range(EndedRuns.LOOKS):
         ended.report_edits()
-    assert said.getvalue() == ""
+    assert output.getvalue() == ""
 
 
-def test_a_run_that_failed_is_tried_again_when_it_has_changed(tmp_path: Path, said: io.StringIO) -> None:
-    failed = FailedRuns(Reporter(said, lambda: "now"))
+def test_a_run_that_failed_is_tried_again_when_it_has_changed(tmp_path: Path, output: io.StringIO) -> None:
+    failed = FailedRuns(Reporter(output, lambda: "now"))
     run, other = make_run(tmp_path, "job"), make_run(tmp_path, "other")
     assert failed.may_be_tried(run)
     for _ in range(2):
@@ -298,7 +298,7 @@ def test_a_run_that_failed_is_tried_again_when_it_has_changed(tmp_path: Path, sa
     failed.add(run, ValueError("torn"))
     failed.keep_only({run})
     assert failed.may_be_tried(other)
-    lines = [json.loads(line) for line in said.getvalue().splitlines()]
+    lines = [json.loads(line) for line in output.getvalue().splitlines()]
     assert [(line["event"], line["run"], line["words"]) for line in lines] == [
         ("trouble", "2026-11-16/job", "set aside: ValueError: torn"),
         ("trouble", "2026-11-16/other", "set aside: No space left on device; it goes on when there is room"),
@@ -307,8 +307,8 @@ def test_a_run_that_failed_is_tried_again_when_it_has_changed(tmp_path: Path, sa
     ]
 
 
-def test_a_run_for_which_there_is_no_memory_is_tried_again_later(tmp_path: Path, said: io.StringIO) -> None:
-    failed, run = FailedRuns(Reporter(said, lambda: "now")), make_run(tmp_path, "job")
+def test_a_run_for_which_there_is_no_memory_is_tried_again_later(tmp_path: Path, output: io.StringIO) -> None:
+    failed, run = FailedRuns(Reporter(output, lambda: "now")), make_run(tmp_path, "job")
     failed.add(run, MemoryError())
     assert failed.may_be_tried(run)
-    assert "set aside: there is not enough memory; it is tried again in a while" in said.getvalue()
+    assert "set aside: there is not enough memory; it is tried again in a while" in output.getvalue()

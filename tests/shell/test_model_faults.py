@@ -1,4 +1,4 @@
-"""What goes wrong between us and an endpoint, over a real connection: retried, repaired or told in one line."""
+"""What goes wrong between us and an endpoint, over a real connection: retried, repaired or reported in one line."""
 
 import json
 import math
@@ -162,7 +162,7 @@ UNREACHABLE = {
 
 
 @pytest.mark.parametrize(("fault", "message", "hint"), UNREACHABLE.values(), ids=UNREACHABLE.keys())
-def test_what_somebody_must_mend(
+def test_what_a_person_must_fix(
     fault: ScriptedReply, message: str, hint: str, server: ScriptedServer, model: Model
 ) -> None:
     server.add(fault)
@@ -249,7 +249,7 @@ def test_a_refusal_is_not_tried_again(
 def test_a_tool_call_cut_short_is_never_given_out(server: ScriptedServer, model: Model) -> None:
     server.calls(("shell", '{"command": "rm -r bui'), finish="length")
     reply = model.complete(ask(offers=(offer("shell", "command"),)), Talk().line)
-    assert (reply.tool_calls, reply.finish) == ((), "length"), "whoever asked says so to the model"
+    assert (reply.tool_calls, reply.finish) == ((), "length"), "the caller says so to the model"
 
 
 def test_a_reply_without_end_is_let_go_of(server: ScriptedServer, tmp_path: Path) -> None:
@@ -258,7 +258,7 @@ def test_a_reply_without_end_is_let_go_of(server: ScriptedServer, tmp_path: Path
     talk = Talk()
     with pytest.raises(Garbled, match="the reply is too large"):
         model.complete(ask(), talk.line)
-    assert max(talk.heard) <= 4 * 1024 * 1024
+    assert max(talk.progress) <= 4 * 1024 * 1024
     assert len(talk.logged("failed")[0]["fragment"]) == 20_000
 
 
@@ -292,13 +292,13 @@ def _dripping() -> ScriptedReply:
     return ScriptedReply(text="Paris", stalls_after=1)
 
 
-def test_progress_is_heard_while_a_reply_arrives(server: ScriptedServer, model: Model) -> None:
+def test_progress_is_reported_while_a_reply_arrives(server: ScriptedServer, model: Model) -> None:
     server.says("x" * 100)
     talk = Talk()
     model.complete(ask(), talk.line)
-    assert talk.heard == sorted(talk.heard)
-    assert (talk.heard[0], talk.heard[-1]) == (0, 100)
-    assert len(set(talk.heard)) > 3
+    assert talk.progress == sorted(talk.progress)
+    assert (talk.progress[0], talk.progress[-1]) == (0, 100)
+    assert len(set(talk.progress)) > 3
 
 
 def test_an_endpoint_that_does_not_stream(server: ScriptedServer, model: Model) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from agentfs.models.base import Request
 from agentfs.testing import ScriptedServer, replies
-from tests.conversations import CITY, Talk, a_model, ask, offer, said, tool_said
+from tests.conversations import CITY, Talk, a_model, ask, message, offer, tool_result
 
 PARIS = {"name": "Paris", "people": 2_100_000}
 ENDPOINTS = ".cache/agentfs/endpoints.json"
@@ -58,7 +58,7 @@ def test_json_is_asked_for_as_the_endpoint_takes_it(
     server.done()
 
 
-def test_the_schema_is_told_where_it_cannot_be_sent(server: ScriptedServer, tmp_path: Path) -> None:
+def test_the_schema_is_put_in_words_where_it_cannot_be_sent(server: ScriptedServer, tmp_path: Path) -> None:
     server.refuses = frozenset({"json_schema", "tools"})
     server.plan(PARIS)
     a_model(tmp_path, server.url).complete(ask(form=CITY), Talk().line)
@@ -137,24 +137,24 @@ def test_tools_are_offered_in_words_where_an_endpoint_takes_none(server: Scripte
     assert (first.text, first.spoken) == ("", True)
     assert [(call.name, json.loads(call.arguments)) for call in first.tool_calls] == [("shell", {"command": "ls"})]
 
-    messages = (*ask().messages, first.message(), tool_said(first.tool_calls[0].id, ""), said("user", "Go on."))
+    messages = (*ask().messages, first.message(), tool_result(first.tool_calls[0].id, ""), message("user", "Go on."))
     second = model.complete(Request("executor", messages, offers), Talk().line)
-    messages += (second.message(), tool_said(second.tool_calls[0].id, "a.txt"))
+    messages += (second.message(), tool_result(second.tool_calls[0].id, "a.txt"))
     model.complete(Request("executor", messages, offers), Talk().line)
     sent = server.requests[-1]["messages"]
     assert "tools" not in server.requests[-1]
     assert sent == [
-        said(
+        message(
             "system",
             "You are brief.\n\nEach turn reply with exactly one ```sh block; it is run and you get its output.\n\n"
             "Instead of that, the one block may be json and hold one of these:\n"
             '{"tool": "look_up", "word": "…"}  Does look_up.',
         ),
-        said("user", "What is it?\n\nWrite the sh commands that do this, in one sh block."),
-        said("assistant", "```sh\nls\n```"),
-        said("user", "Result:\n(nothing)\n\nGo on."),
-        said("assistant", '```json\n{"tool": "look_up", "word": "a"}\n```'),
-        said("user", "Result:\na.txt"),
+        message("user", "What is it?\n\nWrite the sh commands that do this, in one sh block."),
+        message("assistant", "```sh\nls\n```"),
+        message("user", "Result:\n(nothing)\n\nGo on."),
+        message("assistant", '```json\n{"tool": "look_up", "word": "a"}\n```'),
+        message("user", "Result:\na.txt"),
     ]
 
 
@@ -195,8 +195,8 @@ def test_an_endpoint_that_writes_its_first_call_as_text_is_known_to_make_none(
     assert [(call.id, call.name) for call in second.tool_calls] == [("call_1", "shell")]
     assert ["tools" in request for request in server.requests] == [True, False], "for the next run, too"
     logged = talk.logged("reply")[1]
-    assert logged["message"] == said("assistant", written)
-    assert logged["taken_as"] == second.message(), "what was said, and what it was taken for"
+    assert logged["message"] == message("assistant", written)
+    assert logged["taken_as"] == second.message(), "the reply, and what it was taken for"
 
 
 def test_after_one_native_call_text_is_text(server: ScriptedServer, tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_after_one_native_call_text_is_text(server: ScriptedServer, tmp_path: Pa
     model = a_model(tmp_path, server.url)
     assert model.complete(ask(offers=offers), Talk().line).tool_calls
     assert habits(tmp_path, server)["native"] is True
-    talked = (*ask().messages, said("assistant", "Well."), said("user", "Call a tool."))
+    talked = (*ask().messages, message("assistant", "Well."), message("user", "Call a tool."))
     for another in (model, a_model(tmp_path, server.url)):
         reply = another.complete(Request("executor", talked, offers), Talk().line)
         assert (reply.tool_calls, reply.text, reply.restart) == ((), written, False)
@@ -219,10 +219,10 @@ def test_one_that_only_talks_is_spoken_to_in_words_for_now(server: ScriptedServe
         server.says("I would look first.")
     model, offers = a_model(tmp_path, server.url), (offer("shell", "command"),)
     assert model.complete(ask(offers=offers), Talk().line).restart is False
-    talked = (*ask().messages, said("assistant", "I would look first."), said("user", "Call a tool."))
+    talked = (*ask().messages, message("assistant", "I would look first."), message("user", "Call a tool."))
     assert model.complete(Request("executor", talked, offers), Talk().line).restart is True
     assert model.complete(ask(offers=offers), Talk().line).spoken is True
-    assert habits(tmp_path, server) == {}, "no other run is told: it is a guess"
+    assert habits(tmp_path, server) == {}, "nothing is remembered for other runs: it is a guess"
     a_model(tmp_path, server.url).complete(ask(offers=offers), Talk().line)
     assert ["tools" in request for request in server.requests] == [True, True, False, True]
 

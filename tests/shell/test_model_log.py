@@ -14,7 +14,7 @@ from agentfs.storage.clock import Clock
 from agentfs.storage.files import JsonLines
 from agentfs.testing import ScriptedServer
 from agentfs.tools.secrets import SecretMask
-from tests.conversations import Talk, a_model, ask, bounds, offer, said, tool_said
+from tests.conversations import Talk, a_model, ask, bounds, message, offer, tool_result
 
 
 @pytest.fixture
@@ -50,9 +50,9 @@ def test_what_was_sent_can_be_read_back(server: ScriptedServer, tmp_path: Path) 
         messages = ask("How long is it?").messages
         for output in ("a.txt", "3 a.txt"):
             reply = model.complete(Request("executor", messages, offers), line)
-            messages = (*messages, reply.message(), tool_said(reply.tool_calls[0].id, output))
+            messages = (*messages, reply.message(), tool_result(reply.tool_calls[0].id, output))
         model.complete(Request("executor", messages, offers), line)
-        model.complete(Request("judge", (said("user", "Is it met?"),)), line)
+        model.complete(Request("judge", (message("user", "Is it met?"),)), line)
     lines = [json.loads(text) for text in path.read_text(encoding="utf-8").splitlines()]
     assert sent(lines) == server.requests
     assert [one["keep"] for one in lines if one["event"] == "request"] == [0, 2, 4, 4, 0]
@@ -63,7 +63,7 @@ def test_a_request_whose_end_nobody_saw_is_counted(tmp_path: Path) -> None:
     path = tmp_path / "1.log.jsonl"
     with JsonLines(path, SecretMask({}), Clock()) as log:
         line = ModelSession(log.write, Budget(bounds()), Talk().stop, float("inf"))
-        line.log_request("planner", "big", (said("user", "Plan!"),))
+        line.log_request("planner", "big", (message("user", "Plan!"),))
     assert usage_in(path) == Usage(
         role="planner", model="big", requests=1, input_tokens=0, cached_tokens=0, output_tokens=0, cost_usd=None
     )
@@ -79,7 +79,7 @@ def test_a_reply_is_logged_with_all_that_is_known_of_it(server: ScriptedServer, 
     assert seconds > 0
     assert logged == {
         "number": 1,
-        "message": said("assistant", "Paris"),
+        "message": message("assistant", "Paris"),
         "usage": {
             "model": "tiny",
             "input_tokens": 100,

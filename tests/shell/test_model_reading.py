@@ -103,10 +103,10 @@ def test_calls_written_as_text(text: str, calls: list[tuple[str, Any]]) -> None:
 @pytest.mark.parametrize("text", [text for text, _ in WRITTEN.values()], ids=WRITTEN.keys())
 def test_for_an_endpoint_with_native_calls_none_of_it_is_a_call(text: str) -> None:
     request = ask(offers=tuple(offer(name, "x") for name in sorted(TOOLS)))
-    said = Response(text, finish="stop")
+    response = Response(text, finish="stop")
     for known in (Capabilities(native=True), Capabilities()):
-        learnt = learn_from_response(request, known, said)
-        reply = read_reply(request, known, said, learnt)
+        learnt = learn_from_response(request, known, response)
+        reply = read_reply(request, known, response, learnt)
         assert (reply.tool_calls, reply.text) == ((), strip_thoughts(text))
         assert reply.restart is (bool(read_calls(text, TOOLS)) and not known.native), "a first one is asked again"
 
@@ -224,7 +224,7 @@ def test_odd_chunks_say_nothing(chunk: dict[str, Any]) -> None:
     assert builder.response().text == "ab"
 
 
-def test_text_that_cannot_be_written_is_mended() -> None:
+def test_text_that_cannot_be_written_is_fixed() -> None:
     builder = ResponseBuilder()
     builder.add(_delta(content="a\ud800b"))
     assert builder.response().text == "a\ufffd\ufffd\ufffdb"

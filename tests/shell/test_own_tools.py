@@ -300,7 +300,7 @@ CALLS = """
             os.environ["X"] = "y"
         elif do == "mute":
             os.close(1)
-            time.sleep(0.2)  # time enough to be heard
+            time.sleep(0.2)  # time enough to arrive
         return os.getpid()
 
     @tool
@@ -520,9 +520,9 @@ def test_a_plan_that_uses_a_tool_that_is_not_there_hears_why(place: Place) -> No
     assert not list(place.runs.glob("*/job"))
     place.agentfs("check", book)  # by its source it is fine: `check` runs nothing
     (place.root / "tools/shop.py").write_text("def f(:\n")
-    said = place.agentfs("check", book, code=2).stdout
+    output = place.agentfs("check", book, code=2).stdout
     assert (
-        said
+        output
         == "job.md:6:4: there is no tool 'price' (tools/shop.py could not be loaded: line 1: invalid syntax) [/steps/0/tool]\n"
     )
     assert "tools/shop.py could not be loaded: line 1: invalid syntax" in place.agentfs("tools", code=2).stderr

@@ -285,7 +285,7 @@ def test_a_process_that_dies_is_an_interruption_once_it_has_surely_ended(stage: 
 
 
 def test_an_attempt_ends_itself_without_its_driver(stage: Stage) -> None:
-    """The driver is gone, the line still open: nothing more is heard of it."""
+    """The driver is gone, the line still open: nothing more comes from it."""
     order = stage.order("touch begun; sleep 60; touch late")
     line = box().start(stage.message(order, silence_s=2.0))
     begin = None

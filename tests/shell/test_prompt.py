@@ -84,7 +84,7 @@ def test_a_command_cannot_hide_its_end_behind_what_looks_like_ours() -> None:
     ]
 
 
-def test_a_question_fits_its_terminal_and_what_is_left_out_is_said() -> None:
+def test_a_question_fits_its_terminal_and_says_what_is_left_out() -> None:
     assert fit_lines(["  yes      one two three", "abc"], 23) == ["  yes      one two", "           three", "abc"]
     assert fit_lines(["1", "2", "3", "4"], 9, 3) == ["1", "2", "… 2 more lines: show"]
 

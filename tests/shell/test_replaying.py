@@ -66,12 +66,12 @@ def test_loops_side_by_side_a_judge_a_summary_and_circles(tmp_path: Path) -> Non
     def answer(request: Request) -> Any:
         if request.role == "judge":
             return verdict(met=True, quote="The output is: seen")
-        said = json.dumps(request.messages)
+        messages = json.dumps(request.messages)
         if not request.offers:
             return Reply("short")
-        if "in circles" in said:
+        if "in circles" in messages:
             return calls(call("shell", command="echo again"))
-        return finish("seen") if "short" in said else calls(call("summarize", text="long"))
+        return finish("seen") if "short" in messages else calls(call("summarize", text="long"))
 
     steps = [
         {**STEP, "id": "one", "success_condition": "it was seen"},

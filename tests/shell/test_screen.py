@@ -12,9 +12,9 @@ from tests.terminals import Terminal
 
 
 def drawn(
-    terminal: Terminal, said: list[str], lines: list[str], *, fresh: bool = False, last: bool = False
+    terminal: Terminal, messages: list[str], lines: list[str], *, fresh: bool = False, last: bool = False
 ) -> Terminal:
-    terminal.feed(painted_frame(said, lines, fresh=fresh, last=last))
+    terminal.feed(painted_frame(messages, lines, fresh=fresh, last=last))
     return terminal
 
 
@@ -27,12 +27,12 @@ def test_a_frame_takes_the_place_of_the_one_before() -> None:
     assert drawn(terminal, [], []).screen == []
 
 
-def test_what_is_said_stays_above_and_scrolls_away_whole() -> None:
+def test_messages_stay_above_and_scroll_away_whole() -> None:
     terminal = drawn(Terminal(10, 5), [], ["a", "b", "c"], fresh=True)
-    drawn(terminal, ["said for good"], ["a", "b", "c"], fresh=True)
-    assert terminal.everything == ["said for g", "ood", "a", "b", "c"]
+    drawn(terminal, ["kept for good"], ["a", "b", "c"], fresh=True)
+    assert terminal.everything == ["kept for g", "ood", "a", "b", "c"]
     drawn(terminal, ["more"], ["a", "b", "c"], fresh=True)
-    assert terminal.everything == ["said for g", "ood", "more", "a", "b", "c"]
+    assert terminal.everything == ["kept for g", "ood", "more", "a", "b", "c"]
     assert terminal.screen == ["ood", "more", "a", "b", "c"]
 
 

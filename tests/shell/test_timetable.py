@@ -31,14 +31,14 @@ class Stage:
         self.workspace: Workspace = init_workspace(root, dict(os.environ))[0]
         self.schedules = root / "schedules"
         self.schedules.mkdir()
-        self.settings, self.said = Settings(), io.StringIO()
+        self.settings, self.output = Settings(), io.StringIO()
         self.now = datetime(2026, 11, 18, 12, 0, 30, tzinfo=UTC)
         self.start()
 
     def start(self) -> None:
         """Begin with a daemon that remembers nothing."""
         inbox = Inbox(self.workspace, self.settings, catalogue_of(self.settings, {}), planner=False)
-        self.timetable = Timetable(inbox, Reporter(self.said), wall=lambda: self.now)
+        self.timetable = Timetable(inbox, Reporter(self.output), wall=lambda: self.now)
 
     def put(self, name: str, text: str, changed: str = "2026-11-01") -> Path:
         """Write a schedule as it has been there since then."""
@@ -70,7 +70,7 @@ class Stage:
         return str(json.loads((self.workspace.runs / run / "run.json").read_text())["due"])
 
     def lines(self) -> list[str]:
-        return self.said.getvalue().splitlines()
+        return self.output.getvalue().splitlines()
 
 
 @pytest.fixture
@@ -109,7 +109,7 @@ def test_one_run_makes_up_for_what_was_missed_within_catch_up(stage: Stage) -> N
     assert stage.look("08:51:00") == []
 
 
-def test_a_time_that_comes_while_one_is_under_way_is_skipped_and_said_once(stage: Stage) -> None:
+def test_a_time_that_comes_while_one_is_under_way_is_skipped_and_reported_once(stage: Stage) -> None:
     stage.put("slow.md", book(f"{HOURLY}\ncatch_up: 1h"))
     assert stage.look("12:00:00") == ["2026-11-18/slow"]
     assert stage.look("13:00:00") == []
@@ -187,11 +187,11 @@ def test_a_schedule_is_a_persons_own_and_may_ask_for_no_approval(stage: Stage) -
     assert json.loads((stage.workspace.runs / "2026-11-18/backup/run.json").read_text())["approve"] == "never"
 
 
-def test_files_that_are_no_schedule_are_told_once_and_stay(stage: Stage) -> None:
+def test_files_that_are_not_schedules_are_reported_once_and_stay(stage: Stage) -> None:
     stage.put("a.md", book('schedule: "0 0 30 2 *"\ntimezone: Europe/Berln'))
     stage.put("b.md", book("name: b"))
     stage.put("c.md", book(HOURLY, "echo {{params.x}}"))
-    stage.put("d.md", book('schedule: "0 3 * * *"', "echo {{params.x}}"))  # not due, and said all the same
+    stage.put("d.md", book('schedule: "0 3 * * *"', "echo {{params.x}}"))  # not due, and reported all the same
     (stage.schedules / "link.md").symlink_to("/etc/passwd")
     (stage.schedules / "notes.toml").write_text("x")
     assert stage.look("12:00:00") == []

@@ -102,10 +102,10 @@ def test_the_reason_comes_first_and_the_tail_of_stderr_below_it(tmp_path: Path) 
 
 
 def test_python_tells_its_traceback(tmp_path: Path) -> None:
-    found = failure(Python().call({"code": "raise ValueError('no good')"}, a_context(tmp_path).context))
+    found = failure(Python().call({"code": "raise ValueError('bad value')"}, a_context(tmp_path).context))
     assert found.kind == "exit"
-    assert found.message.startswith("exit code 1: ValueError: no good\nTraceback (most recent call last):\n")
-    assert found.message.endswith("\nValueError: no good")
+    assert found.message.startswith("exit code 1: ValueError: bad value\nTraceback (most recent call last):\n")
+    assert found.message.endswith("\nValueError: bad value")
 
 
 @each_sandbox

@@ -74,8 +74,8 @@ def test_variables_that_settings_name_are_secret_whatever_they_are_called() -> N
         "LANG": "de_DE.UTF-8",
         "OTHER": "not-named",
     }
-    said = "first-key second-key db://u:p@h/d /home/me /srv/lib de_DE.UTF-8 not-named hidden/word"
-    assert mask_for(settings, environ, ()).text(said) == (
+    message = "first-key second-key db://u:p@h/d /home/me /srv/lib de_DE.UTF-8 not-named hidden/word"
+    assert mask_for(settings, environ, ()).text(message) == (
         "[secret MY_LLM] [secret THEIR_LLM] [secret DATABASE_URL] /home/me /srv/lib de_DE.UTF-8 not-named "
         "[secret planner.base_url]"
     )
@@ -379,8 +379,8 @@ def test_a_line_of_a_log_keeps_its_form(word: str) -> None:
     }
     line = json.loads(one_line("output", fields, mask, Clock()))
     call["function"] = {"name": "shell_tool", "arguments": '{"x": "[secret A_KEY]!"}'}
-    said = {"role": "assistant", "content": "<[secret A_KEY]>", "tool_calls": [call]}
-    assert line == {"event": "output", **fields, "text": "<[secret A_KEY]>", "messages": [said]}
+    message = {"role": "assistant", "content": "<[secret A_KEY]>", "tool_calls": [call]}
+    assert line == {"event": "output", **fields, "text": "<[secret A_KEY]>", "messages": [message]}
 
 
 # ── streams ───────────────────────────────────────────────────────────────────────────────────────────────

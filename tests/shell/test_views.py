@@ -242,7 +242,7 @@ def test_a_problem_is_shown_with_its_line_on_a_terminal_only() -> None:
         ("BAD" + "b" * 50, 1, ["    1 | BAD" + "b" * 28 + "\u2026", "      | ^"]),
     ],
 )
-def test_the_mark_stands_below_the_column_in_any_line(text: str, column: int, shown: list[str]) -> None:
+def test_the_mark_is_below_the_column_in_any_line(text: str, column: int, shown: list[str]) -> None:
     assert problem_lines("f", [Problem("x", "y", "", 1, column)], text.encode(), 40)[1:] == shown
 
 

@@ -22,7 +22,7 @@ print("over")
 """
 
 
-def test_a_signal_at_any_moment_is_heard() -> None:
+def test_a_signal_at_any_moment_is_received() -> None:
     command = [sys.executable, "-c", RUNG_BY_SIGNALS]
     done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE, check=True)
     assert done.stdout == "over\n"

@@ -166,7 +166,7 @@ def test_what_an_agent_may_touch(place: Place) -> None:
     assert not outside.exists()
 
 
-def test_what_it_may_touch_is_said_as_it_is(place: Place) -> None:
+def test_what_it_may_touch_is_shown_as_it_is(place: Place) -> None:
     agent(place, doing(FIX), network='"agents"\nsandbox = "off"')
     shown = place.agentfs("agents").stdout.splitlines()[-2:]
     unconfined = (

@@ -52,7 +52,7 @@ def test_a_draft_of_the_service_is_operated_without_a_key(
     first_plan(server)
     with Watching(place, under=("env", *(f"{name}={value}" for name, value in service.items()))) as daemon:
         daemon.drop("job.md", "Tidy the shop\n")
-        daemon.wait_to_hear("job: waits: ")
+        daemon.wait_for_output("job: waits: ")
         assert place.read("run.json")["models"]["executor"] == "gpt-5-mini"
         listed = json.loads(place.agentfs("status", "--json").stdout)
         assert [(one["state"], one["why"]) for one in listed] == [("draft", "the plan is a draft: approve it")]
@@ -109,7 +109,7 @@ def test_a_failed_step_of_a_planned_run_asks_for_its_planner(
     assert place.read("outcome.json")["reason"] == "impossible"
 
 
-def test_a_run_that_began_without_a_model_says_so_whoever_reads_it(place: Place, service: dict[str, str]) -> None:
+def test_a_run_that_began_without_a_model_says_so_to_every_reader(place: Place, service: dict[str, str]) -> None:
     place.agentfs("plan", place.runbook("### a\n```sh\necho a\n```\n"))
     models = place.read("run.json")["models"]
     assert (models["planner"], models["executor"]) == (None, None)
@@ -118,9 +118,9 @@ def test_a_run_that_began_without_a_model_says_so_whoever_reads_it(place: Place,
     value["steps"].append(by_model("paint"))
     other = place.goal(json.dumps(value), "other.json")
     for env in ({}, service):
-        said = place.agentfs("check", "--against", "job", other, env=env, code=2).stdout
-        assert "(it began without a model)" in said
-        assert f"agentfs fork {plan.parent.parent.name}/job" in said
+        output = place.agentfs("check", "--against", "job", other, env=env, code=2).stdout
+        assert "(it began without a model)" in output
+        assert f"agentfs fork {plan.parent.parent.name}/job" in output
     forked = place.agentfs("fork", "job", env=service).stdout.strip()
     assert "paint" in place.agentfs("check", "--against", forked, other).stdout
 

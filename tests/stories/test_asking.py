@@ -143,8 +143,8 @@ def test_an_answer_from_elsewhere_withdraws_the_prompt(place: Place, by: str) ->
         else:
             place.agentfs("approve", "job")
         assert shown.wait() == (0, "sent v7\n")
-    said = "send was answered elsewhere (steps/send.1.reply.md: approve)"
-    assert said in shown.terminal.everything
+    message = "send was answered elsewhere (steps/send.1.reply.md: approve)"
+    assert message in shown.terminal.everything
 
 
 def test_what_is_typed_before_a_question_is_seen_answers_nothing(place: Place) -> None:
@@ -258,17 +258,17 @@ def test_the_answer_to_an_ask_is_pasted_or_written_in_an_editor(place: Place) ->
 
 
 @pytest.mark.parametrize(
-    ("script", "said"),
+    ("script", "message"),
     [
         ("true", "the reply is empty; nothing is sent"),
         ('echo x > "$1"; exit 1', "the editor failed; nothing is sent"),
     ],
 )
-def test_an_editor_that_writes_nothing_sends_nothing(place: Place, script: str, said: str) -> None:
+def test_an_editor_that_writes_nothing_sends_nothing(place: Place, script: str, message: str) -> None:
     with running(place, ASK, EDITOR=editor(place, script)) as shown:
         shown.wait_to_see("who: type the answer")
         shown.enter("/edit")
-        shown.wait_to_see(said, "who: type the answer")
+        shown.wait_to_see(message, "who: type the answer")
         shown.enter("/later")
         assert shown.wait()[0] == 3
 
@@ -335,15 +335,15 @@ def test_a_planners_draft_that_is_rejected_is_drafted_again(place: Place, server
 
 def test_an_answer_that_needs_a_yes_is_asked_about(place: Place, server: ScriptedServer) -> None:
     server.plan({"steps": [shell("one", "exit 3", max_attempts=1)]})
-    server.plan({"steps": [shell("two", "echo mended")]})
+    server.plan({"steps": [shell("two", "echo fixed")]})
     with planned(place, server, "--approve", "always") as shown:
         shown.wait_to_see("May this plan be carried out? 1 step:", CHOICES)
         shown.enter("yes")
         screen = shown.wait_to_see("Go on after step failed?", f"planning/2: {CHOICES}")
-        assert any("echo mended" in line for line in screen)
+        assert any("echo fixed" in line for line in screen)
         assert not any("reply.md" in line for line in screen)
         shown.enter("yes")
-        assert shown.wait() == (0, "mended\n")
+        assert shown.wait() == (0, "fixed\n")
     assert reply(place, "planning/2.reply.md") == "approve\n"
 
 

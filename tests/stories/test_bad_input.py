@@ -32,11 +32,11 @@ def test_a_bad_runbook_is_refused_with_its_line(place: Place, steps: str, messag
     assert message in refused.stderr
     assert "(" in refused.stderr
     assert not list(place.runs.glob("????-*"))
-    code, said, _ = place.looks("check", "job.md")
-    assert (code, message in said) == (2, True)
+    code, output, _ = place.looks("check", "job.md")
+    assert (code, message in output) == (2, True)
 
 
-def test_a_goal_without_steps_or_model_is_told_both_ways_out(place: Place) -> None:
+def test_a_goal_without_steps_or_model_is_reported_with_both_ways_out(place: Place) -> None:
     refused = place.agentfs("run", "Tidy the invoices", code=4)
     assert "OPENAI_API_KEY" in refused.stderr
     assert "## Steps" in refused.stderr
@@ -155,7 +155,7 @@ def test_a_secret_reaches_no_tool_and_no_file(place: Place) -> None:
     assert [path.name for path in written if secret in path.read_text() and not path.name.endswith(".1.json")] == []
 
 
-def test_without_bubblewrap_a_person_is_told_loudly(place: Place, tmp_path: Path) -> None:
+def test_without_bubblewrap_a_person_is_warned(place: Place, tmp_path: Path) -> None:
     bare = path_without(tmp_path, "bwrap")
     done = place.agentfs("run", place.runbook("### a\n```sh\necho hi\n```\n"), env={"PATH": bare})
     assert done.stdout == "hi\n"

@@ -48,8 +48,8 @@ def test_eight_processes_and_no_step_is_claimed_twice(place: Place) -> None:
         place.agentfs("plan", goal, env=SET)
         plan = place.run_folder(f"r{run}") / "plan.json"
         plan.write_text(plan.read_text().replace('"draft"', '"approved"'))
-    said: list[str] = []
-    workers = [threading.Thread(target=_resume_all, args=(place, runs, seed, said)) for seed in range(7)]
+    outputs: list[str] = []
+    workers = [threading.Thread(target=_resume_all, args=(place, runs, seed, outputs)) for seed in range(7)]
     for worker in workers:
         worker.start()
     with Watching(place, env=SET):
@@ -65,18 +65,18 @@ def test_eight_processes_and_no_step_is_claimed_twice(place: Place) -> None:
     assert effects == {f"{run}.{number}": 1 for run in range(runs) for number in range(total // runs)}
     assert len(list(place.runs.glob("*/*/steps/*.log.jsonl"))) == total
     assert not any(place.runs.glob("*/*/steps/*.2.*"))
-    assert [words for words in said if "Traceback" in words] == []
+    assert [words for words in outputs if "Traceback" in words] == []
     assert disagreements(place.root) == []
     place.ledger_is_sound()
 
 
-def _resume_all(place: Place, runs: int, seed: int, said: list[str]) -> None:
+def _resume_all(place: Place, runs: int, seed: int, outputs: list[str]) -> None:
     """Try to drive every run, in an order of its own; one that another process drives is left to it."""
     order = [f"r{run}" for run in range(runs)]
     random.Random(seed).shuffle(order)
     for run in order:
         done = place.agentfs("run", "--resume", run, code=None, env=SET, seconds=DEADLINE * 4)
-        said.append(done.stderr)
+        outputs.append(done.stderr)
         assert done.returncode in (0, 2), done.stderr
 
 
@@ -84,7 +84,7 @@ def _resume_all(place: Place, runs: int, seed: int, said: list[str]) -> None:
 
 
 class Person:
-    """Somebody who works in runs/ with git while agentfs does."""
+    """A person who works in runs/ with git while agentfs does."""
 
     def __init__(self, place: Place) -> None:
         self.place = place
@@ -208,8 +208,8 @@ def test_a_question_asked_while_a_checkout_had_the_result_away_is_only_noted(pla
         wait_for((run / "steps" / "a.1.question.md").exists, "the question")
         ada.git("checkout", "-q", "main")
         assert daemon.outcome("first")["status"] == "done"
-    said = place.agentfs("verify").stdout
-    assert "steps/a.1.question.md: asks about an attempt that has a result" in said
+    output = place.agentfs("verify").stdout
+    assert "steps/a.1.question.md: asks about an attempt that has a result" in output
     assert disagreements(place.root) == []
 
 
@@ -250,7 +250,7 @@ def test_the_clock_jumps_by_a_day_under_a_running_step(place: Place, jump: str) 
 
 
 def test_another_process_has_the_number_of_a_claim(place: Place) -> None:
-    """Whoever takes a run over ends what is left of its attempts, and nobody who only has the same number now."""
+    """A driver that takes a run over ends what is left of its attempts, and nobody who only has the same number now."""
     job = place.runbook("### a\nrepeatable\n```sh\ntouch begun; test -e go || sleep 60\n```\n")
     running = place.begin("run", job, env={"AGENTFS_TOOLS_SANDBOX": "off"})
     wait_for(lambda: any(place.runs.glob("*/job/files/begun")), "the step")

@@ -34,8 +34,8 @@ def _step(name: str, command: str, **fields: object) -> dict[str, object]:
 
 
 def test_a_table_that_fits_a_terminal(planned: Place) -> None:
-    said = planned.agentfs("blame", "job", env={"COLUMNS": "80"}).stdout.splitlines()
-    assert said == [
+    output = planned.agentfs("blame", "job", env={"COLUMNS": "80"}).stdout.splitlines()
+    assert output == [
         "step          field              by             rev  why",
         "(the plan)    goal               planner gpt-5  1    the first plan",
         "              status             Ada Lovelace   2    edited by Ada Lovelace",
@@ -52,7 +52,7 @@ def test_a_table_that_fits_a_terminal(planned: Place) -> None:
         "              success_condition  planner gpt-5  1    the first plan",
         "              gate               planner gpt-5  1    the first plan",
     ]
-    assert max(map(len, said)) <= 80
+    assert max(map(len, output)) <= 80
 
 
 def test_one_step_and_json(planned: Place) -> None:
@@ -76,8 +76,8 @@ def test_a_runbook_an_edit_nobody_took_up_and_what_does_not_read(place: Place) -
     place.agentfs("run", place.runbook("### a\n```sh\necho a\n```\n"))
     plan = place.run_folder() / "plan.json"
     plan.write_text(plan.read_text().replace("echo a", "echo b"))
-    said = place.agentfs("blame", "job").stdout.splitlines()
-    assert said[4].split() == ["input.command", "runbook", "1", "the", "first", "plan"]
-    assert said[-1].startswith("plan.json has been edited since: agentfs diff ")
+    output = place.agentfs("blame", "job").stdout.splitlines()
+    assert output[4].split() == ["input.command", "runbook", "1", "the", "first", "plan"]
+    assert output[-1].startswith("plan.json has been edited since: agentfs diff ")
     (place.run_folder() / "revisions" / "1.plan.json").write_text("{")
     assert "revisions/1.plan.json" in place.agentfs("blame", "job", code=2).stderr

@@ -19,9 +19,9 @@ SLOW = "### slow\n{0}\n```sh\necho $$ > pid; touch begun; sleep 600\n```\n### la
 def test_a_run_that_nobody_drives_is_ended_and_may_be_forgotten(place: Place) -> None:
     place.agentfs("run", place.runbook(GATE), code=3)
     run = place.run_folder().parent.name + "/job"
-    said = place.agentfs("cancel", "job", env=ADA)
-    assert said.stdout == ""
-    assert said.stderr.splitlines() == [
+    done = place.agentfs("cancel", "job", env=ADA)
+    assert done.stdout == ""
+    assert done.stderr.splitlines() == [
         f'runs/{run}/plan.json: "status" is now "cancelled" (it was "approved")',
         f"{run}: cancelled; 0 of 1 steps done",
     ]
@@ -89,8 +89,8 @@ def test_a_run_that_is_being_planned_under_a_watch(place: Place) -> None:
     with Watching(place) as daemon:
         daemon.drop("job.md", "Tidy the shop\n")
         wait_for(lambda: any(place.runs.glob("*/job/planning/1.json")), "the call")
-        said = place.agentfs("cancel", "job", code=2).stderr
-        assert "has no plan yet" in said
+        output = place.agentfs("cancel", "job", code=2).stderr
+        assert "has no plan yet" in output
 
 
 def test_nothing_of_the_workspace_is_run(place: Place) -> None:
@@ -117,7 +117,7 @@ def without_bwrap(place: Place) -> str:
 def test_one_that_is_driven_is_left_to_its_driver(place: Place) -> None:
     with Watching(place) as daemon:
         daemon.drop("job.md", f"# Job\n\n## Steps\n\n{GATE}")
-        daemon.wait_to_hear("job: waits: ")
+        daemon.wait_for_output("job: waits: ")
         assert len(place.agentfs("cancel", "job").stderr.splitlines()) == 1
         assert daemon.outcome("job")["status"] == "cancelled"
-        daemon.wait_to_hear("job: cancelled")
+        daemon.wait_for_output("job: cancelled")

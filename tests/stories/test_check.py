@@ -115,12 +115,12 @@ def dropped(root: Path, name: str) -> list[str]:
 
 def test_a_goal_in_words_needs_a_model(place: Place) -> None:
     place.goal("---\napprove: never\n---\nTidy the invoices.\n", "words.md")
-    said = (
+    output = (
         "words.md:1:1: this goal has no steps, and no model is configured to plan it (write the steps yourself: a `## Steps` "
         "section, `### id` for each, below it a fenced command or `agent: NAME`; or configure a model: set OPENAI_API_KEY, or "
         "base_url under [planner] in agentfs.toml)\n"
     )
-    assert place.looks("check", "words.md") == (4, said, "")
+    assert place.looks("check", "words.md") == (4, output, "")
     code, _, ran = place.looks("run", "words.md")
     assert (code, ran.splitlines()[0]) == (
         4,
@@ -135,15 +135,15 @@ def test_a_goal_in_words_needs_a_model(place: Place) -> None:
     assert (code, refused.split(" (")[0]) == (2, "goals/words.md:2:1: approve: 'never' is looser than 'plan'")
 
 
-def test_what_is_no_goal_is_said_to_be_none(place: Place) -> None:
+def test_a_file_that_is_not_a_goal_is_reported_as_such(place: Place) -> None:
     place.looks("init")
     for name in ("notes.pdf", "goals/notes.pdf"):
         (place.root / name).write_text("x")
     (place.root / "goals" / "link.md").symlink_to("/etc/passwd")
     os.mkfifo(place.root / "goals" / "pipe.md")
     names = ("notes.pdf", "goals/notes.pdf", "goals/link.md", "goals/pipe.md", "missing.md", ".")
-    code, said, _ = place.looks("check", *names)
-    assert (code, [line.partition(" (")[0] for line in said.splitlines()]) == (
+    code, output, _ = place.looks("check", *names)
+    assert (code, [line.partition(" (")[0] for line in output.splitlines()]) == (
         2,
         [
             "notes.pdf:1:1: this is not a goal, a plan or settings",
@@ -160,9 +160,9 @@ def test_a_goal_is_not_ok_where_the_settings_are_wrong(place: Place) -> None:
     place.looks("init")
     place.goal(book())
     (place.root / "agentfs.toml").write_text("[limits]\nattemps = 3\n")
-    code, said, ok = place.looks("check", "job.md")
+    code, output, ok = place.looks("check", "job.md")
     assert (code, ok) == (2, "job.md: ok\n")
-    assert said.startswith(f"{place.root}/agentfs.toml:2:1: ")
+    assert output.startswith(f"{place.root}/agentfs.toml:2:1: ")
     assert place.looks("check", "--json", "job.md")[1].count('"pointer": "/limits/attemps"') == 1
 
 
@@ -172,8 +172,8 @@ def test_a_file_of_a_run_is_judged_by_what_the_run_began_with(place: Place) -> N
     plan.write_text(plan.read_text().replace('"shell"', '"note"').replace('"command"', '"text"'))
     (place.root / "plan.json").write_text(plan.read_text())
     assert place.looks("check", "plan.json")[0] == 0
-    code, said, _ = place.looks("check", "--json", str(plan))
-    (problem,) = json.loads(said)
+    code, output, _ = place.looks("check", "--json", str(plan))
+    (problem,) = json.loads(output)
     assert (code, problem["pointer"], problem["message"]) == (
         2,
         "/steps/0/tool",
@@ -186,9 +186,9 @@ def test_a_file_of_a_run_is_judged_by_what_the_run_began_with(place: Place) -> N
 
 @pytest.mark.parametrize("words", [("run", "nosuch.md"), ("plan", "nosuch.md"), ("run", "--resume", "nosuch")])
 def test_what_is_not_there_makes_no_workspace(place: Place, words: tuple[str, ...]) -> None:
-    code, _, said = place.looks(*words)
+    code, _, output = place.looks(*words)
     assert code == 2
-    assert said.startswith("agentfs: ")
+    assert output.startswith("agentfs: ")
     assert os.listdir(place.root) == []
 
 
@@ -205,8 +205,8 @@ def test_a_terminal_shows_the_line_that_is_wrong(place: Place) -> None:
 
 
 def test_the_help_lists_every_line_a_step_may_hold(place: Place) -> None:
-    code, said, _ = place.looks("check", "--help")
-    _, _, lines = said.partition("may hold:\n")
+    code, output, _ = place.looks("check", "--help")
+    _, _, lines = output.partition("may hold:\n")
     width = max(len(form.shown) for form in LINES)
     rows = [(line[2 : 2 + width].rstrip(), line[2 + width : 4 + width]) for line in lines.splitlines()]
     assert (code, [name for name, _ in rows if name]) == (0, [form.shown for form in LINES])

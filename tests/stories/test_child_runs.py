@@ -280,7 +280,7 @@ params: {target: "{{item}}", jobs: "{{index}}"}
     assert children(shop) == ["job-all-north", "job-all-south"]
 
 
-def test_what_an_item_that_is_a_run_waits_for_is_said_above(shop: Place) -> None:
+def test_what_an_item_that_is_a_run_waits_for_is_shown_above(shop: Place) -> None:
     build(shop, line="gate")
     steps = RELEASE.replace("Build the app.", "each: app, web").replace("target: app", 'target: "{{item}}"')
     begin(shop, steps, code=3)

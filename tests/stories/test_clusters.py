@@ -146,8 +146,8 @@ def test_what_is_lost_is_noticed_and_ended_before_it_is_tried_again(
     wait_for(begun(slow, "pay-0", "copy-0"), "both have begun")
     fault(three, slow)
     code = driver.wait(120)
-    _, _, said = end(driver)
-    assert code == 3, said  # `pay` may not be repeated: a person is asked
+    _, _, output = end(driver)
+    assert code == 3, output  # `pay` may not be repeated: a person is asked
     results = {name: slow.read(f"steps/{name}.result.json") for name in ("pay.1", "copy.1", "copy.2")}
     assert [one["status"] for one in results.values()] == ["interrupted", "interrupted", "done"]
     assert {one["place"] for one in results.values()} == {"cluster"}
@@ -242,19 +242,19 @@ def test_an_older_release_at_the_workers(slow: Place, tmp_path: Path) -> None:
     with cluster(tmp_path, 0, **SLOWER) as one:
         use(slow, one)
         one.start_worker("refuses", "--preload", "import agentfs; agentfs.__version__ = '0.1.9'")
-        said = slow.agentfs("run", slow.runbook("### one\n```sh\necho 1 >> effects\n```\n"), code=1).stderr
-        assert f"{os.uname().nodename} has agentfs 0.1.9, the driver is {agentfs.__version__}" in said
+        output = slow.agentfs("run", slow.runbook("### one\n```sh\necho 1 >> effects\n```\n"), code=1).stderr
+        assert f"{os.uname().nodename} has agentfs 0.1.9, the driver is {agentfs.__version__}" in output
         assert not list(slow.run_folder().glob("steps/*.log.jsonl"))
         found = json.loads(slow.agentfs("doctor", "--json", code=None).stdout)["findings"]
         assert [(item["grade"], item["what"]) for item in found if item["about"] == "[places.cluster]"] == [
-            ("remark", "no TLS: whoever can reach the scheduler can run anything on the workers"),
+            ("remark", "no TLS: anyone who can reach the scheduler can run anything on the workers"),
             ("wrong", f"{os.uname().nodename} has agentfs 0.1.9, this is {agentfs.__version__}"),
         ]
         one.kill("refuses")
         one.start_worker("cannot", env={"PYTHONPATH": str(older.parent)})
         slow.runbook("### one\n```sh\necho 1 >> effects\n```\n", name="other.md")
-        said = slow.agentfs("run", "other.md", code=1).stderr
-        assert " has no agentfs of this release (No module named 'agentfs.places')" in said
+        output = slow.agentfs("run", "other.md", code=1).stderr
+        assert " has no agentfs of this release (No module named 'agentfs.places')" in output
         assert not list(slow.run_folder("other").glob("steps/*.log.jsonl"))
         one.start_worker("refuses", "--preload", "import agentfs; agentfs.__version__ = '0.1.9'")
         one.start_worker("works")
@@ -376,8 +376,8 @@ def test_a_long_list_while_workers_die(slow: Place, tmp_path: Path) -> None:
         code = driver.wait(500)
         killer.over.set()
         thread.join()
-        _, _, said = end(driver)
-    assert code == 0, said
+        _, _, output = end(driver)
+    assert code == 0, output
     steps = slow.run_folder() / "steps"
     claims = Counter(path.name.split(".")[0] for path in steps.glob("work~*.log.jsonl"))
     results = [json.loads(path.read_bytes()) for path in steps.glob("work~*.result.json")]

@@ -148,10 +148,12 @@ def test_a_container_without_the_working_folder(place: Place, tmp_path: Path) ->
     other = tmp_path / "other"
     other.mkdir()
     settle(place, container(place, other))
-    said = place.agentfs("run", place.runbook("### one\nplace: there\n```sh\necho 1 > effect\n```\n"), code=1).stderr
+    output = place.agentfs(
+        "run", place.runbook("### one\nplace: there\n```sh\necho 1 > effect\n```\n"), code=1
+    ).stderr
     files = place.run_folder() / "files"
     why = f"{files} is not the driver's working folder on box: No such file or directory"
-    assert f"the place there cannot carry it out: {why}" in said
+    assert f"the place there cannot carry it out: {why}" in output
     assert place.read("steps/one.1.result.json")["error"]["kind"] == "place"
     assert (os.listdir(files), [*place.run_folder().glob("steps/*.log.jsonl")]) == ([], [])
     found = json.loads(place.agentfs("doctor", "--json", code=None).stdout)["findings"]

@@ -67,10 +67,10 @@ def attempts(place: Place) -> list[str]:
 def test_a_draft_is_approved_by_command(place: Place) -> None:
     place.agentfs("plan", place.runbook("### say\n```sh\necho hello\n```\n"))
     before = (place.run_folder() / "plan.json").read_bytes()
-    said = place.agentfs("approve", "job@1", env=ADA)
+    done = place.agentfs("approve", "job@1", env=ADA)
     run = place.run_folder().parent.name + "/job"
-    assert said.stdout == ""
-    assert said.stderr.splitlines() == [
+    assert done.stdout == ""
+    assert done.stderr.splitlines() == [
         f'runs/{run}/plan.json: "status" is now "approved" (it was "draft")',
         f"nothing drives it; go on with: agentfs resume {run}",
     ]
@@ -146,9 +146,9 @@ def test_an_invalid_plan_is_not_changed(place: Place) -> None:
 
 def test_a_pause_lets_what_runs_finish_and_nothing_new_start(place: Place) -> None:
     process = begin_waiting(place)
-    said = place.agentfs("pause", "job")
-    assert '"status" is now "paused" (it was "approved")' in said.stderr
-    assert "nothing drives it" not in said.stderr
+    done = place.agentfs("pause", "job")
+    assert '"status" is now "paused" (it was "approved")' in done.stderr
+    assert "nothing drives it" not in done.stderr
     wait_for((place.run_folder() / "revisions/2.json").exists, "the driver to take the edit")
     (files_of(place) / "go").touch()
     code, out, _ = end(process, signal.SIGCONT)
@@ -208,11 +208,11 @@ def _works_in(pid: str, folder: Path) -> bool:
 # ── once more ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_retry_does_a_step_and_what_depends_on_it_anew(place: Place) -> None:
+def test_retry_does_a_step_and_what_depends_on_it_again(place: Place) -> None:
     place.agentfs("run", place.runbook(CHAIN))
-    said = place.agentfs("retry", "job", "first", env=ADA)
-    assert "first.1.again.md: will be retried" in said.stderr
-    assert "outcome.json: removed, the run goes on" in said.stderr
+    done = place.agentfs("retry", "job", "first", env=ADA)
+    assert "first.1.again.md: will be retried" in done.stderr
+    assert "outcome.json: removed, the run goes on" in done.stderr
     assert (place.run_folder() / "steps/first.1.again.md").read_text().startswith("Ada set this aside with")
     place.agentfs("run", "--resume", "job")
     assert attempts(place) == ["aside.1", "first.1", "first.2", "second.1", "second.2"]
@@ -247,15 +247,15 @@ def test_retry_says_that_a_cancelled_run_stays_cancelled(place: Place) -> None:
     assert "job stays cancelled" in place.agentfs("retry", "job", "second").stderr
 
 
-FAILS = "### ok\n```sh\necho ok\n```\n### bad\n```sh\ntest -e mended; cat mended\n```\nretries: 0\n"
+FAILS = "### ok\n```sh\necho ok\n```\n### bad\n```sh\ntest -e fixed; cat fixed\n```\nretries: 0\n"
 
 
 def test_a_failed_run_is_taken_up_again(place: Place) -> None:
     place.agentfs("run", place.runbook(FAILS), code=1)
-    (files_of(place) / "mended").write_text("mended\n")
-    said = place.agentfs("resume", "job")
-    assert "bad.1.again.md: will be retried" in said.stderr
-    assert said.stdout == "mended\n"
+    (files_of(place) / "fixed").write_text("fixed\n")
+    done = place.agentfs("resume", "job")
+    assert "bad.1.again.md: will be retried" in done.stderr
+    assert done.stdout == "fixed\n"
     assert attempts(place) == ["bad.1", "bad.2", "ok.1"]
     assert place.log() == [
         "agentfs job: revision 1, the first plan",
@@ -282,8 +282,8 @@ def test_a_run_whose_plan_was_edited_after_it_was_done_goes_on_with_it(place: Pl
 def test_run_resume_takes_up_a_failed_run(place: Place) -> None:
     place.agentfs("run", place.runbook(FAILS), code=1)
     assert place.agentfs("run", "--resume", "job", code=1).stdout == ""
-    (files_of(place) / "mended").write_text("mended\n")
-    assert place.agentfs("run", "--resume", "job").stdout == "mended\n"
+    (files_of(place) / "fixed").write_text("fixed\n")
+    assert place.agentfs("run", "--resume", "job").stdout == "fixed\n"
     assert attempts(place) == ["bad.1", "bad.2", "bad.3", "ok.1"]
 
 
@@ -291,9 +291,9 @@ def test_the_goals_own_checks_run_again(place: Place) -> None:
     front = "checks:\n  - test -e proof"
     place.agentfs("run", place.runbook("### go\n```sh\necho x\n```\n", front), code=1)
     (files_of(place) / "proof").touch()
-    said = place.agentfs("resume", "job")
-    assert "planning/2.again.md: will be retried" in said.stderr
-    assert said.stdout == "x\n"
+    done = place.agentfs("resume", "job")
+    assert "planning/2.again.md: will be retried" in done.stderr
+    assert done.stdout == "x\n"
     assert attempts(place) == ["go.1"]
     assert place.read("planning/3.checks.json")["checks"][0]["ok"] is True
 
@@ -309,11 +309,11 @@ def test_a_run_that_only_cleaned_up_needs_another_plan_first(place: Place) -> No
 
 def test_a_top_up_is_an_edit_of_the_limits(place: Place) -> None:
     place.agentfs("run", place.runbook(FAILS, "limits:\n  minutes: 30"), code=1)
-    (files_of(place) / "mended").write_text("mended\n")
-    said = place.agentfs("resume", "job", "--add-minutes", "15", "--add-replans", "2", "--add-cost", "0.5", env=ADA)
-    assert '"minutes" of "limits" is now 45 (it was 30)' in said.stderr
+    (files_of(place) / "fixed").write_text("fixed\n")
+    done = place.agentfs("resume", "job", "--add-minutes", "15", "--add-replans", "2", "--add-cost", "0.5", env=ADA)
+    assert '"minutes" of "limits" is now 45 (it was 30)' in done.stderr
     assert place.read("plan.json")["limits"] == {"minutes": 45, "replans": 5, "cost_usd": 5.5}
-    assert said.stdout == "mended\n"
+    assert done.stdout == "fixed\n"
     assert place.log()[2] == "Ada job: revision 2, edited by Ada"
     for wrong in ("0", "-3", "x", "nan", "inf"):
         assert "above 0" in place.agentfs("resume", "job", f"--add-minutes={wrong}", code=2).stderr
@@ -334,20 +334,20 @@ def test_a_run_that_waits_for_more_time_goes_on_after_a_top_up(place: Place) -> 
 def test_a_step_is_left_out_and_taken_in_again(place: Place) -> None:
     book = FAILS + "### after\n```sh\necho end\n```\n"
     place.agentfs("run", place.runbook(book), code=1)
-    said = place.agentfs("skip", "job", "bad", "--because", "not today", env=ADA)
-    assert '"skip" of bad is now "not today"' in said.stderr
-    assert "outcome.json: removed" in said.stderr
+    done = place.agentfs("skip", "job", "bad", "--because", "not today", env=ADA)
+    assert '"skip" of bad is now "not today"' in done.stderr
+    assert "outcome.json: removed" in done.stderr
     assert place.read("plan.json")["steps"][1]["skip"] == "not today"
     assert place.agentfs("run", "--resume", "job", env=ADA).stdout == "end\n"
     assert place.read("outcome.json")["steps"] == {"done": ["ok", "after"], "failed": [], "skipped": ["bad"], "not_reached": []}  # fmt: skip
     assert "agentfs skip --undo" in place.agentfs("retry", "job", "bad", code=2).stderr
-    (files_of(place) / "mended").touch()
+    (files_of(place) / "fixed").touch()
     plan = (place.run_folder() / "revisions" / "1.plan.json").read_bytes()
     place.agentfs("skip", "--undo", "job", "bad")
     assert (place.run_folder() / "plan.json").read_bytes() == plan
 
 
-def test_a_step_is_left_out_by_somebody(place: Place) -> None:
+def test_a_step_is_left_out_by_a_person(place: Place) -> None:
     place.agentfs("plan", place.runbook(FAILS))
     place.agentfs("skip", "job", "bad", env=ADA)
     assert place.read("plan.json")["steps"][1]["skip"] == "skipped by Ada"
@@ -360,8 +360,8 @@ GATE = "### send\nafter: nothing\n```sh\necho sent\n```\ngate\n"
 
 def test_a_gate_is_approved_by_command(place: Place) -> None:
     place.agentfs("run", place.runbook(GATE), code=3)
-    said = place.agentfs("approve", "job")
-    assert "steps/send.1.reply.md: approve" in said.stderr
+    done = place.agentfs("approve", "job")
+    assert "steps/send.1.reply.md: approve" in done.stderr
     assert place.agentfs("run", "--resume", "job").stdout == "sent\n"
     assert [name for name in place.tree() if "send" in name] == [
         "steps/send.1.json",
@@ -466,10 +466,10 @@ def test_a_run_that_was_edited_and_cancelled_goes_on_when_it_is_resumed(place: P
     edited = json.loads(plan.read_text())
     plan.write_text(json.dumps({**edited, "status": "cancelled"}))
     with Watching(place) as daemon:
-        daemon.wait_to_hear("job: cancelled")
+        daemon.wait_for_output("job: cancelled")
     place.agentfs("resume", "job", code=3)
     with Watching(place) as daemon:
-        daemon.wait_to_hear("job: waits: ")
+        daemon.wait_for_output("job: waits: ")
         assert not (place.run_folder() / "outcome.json").exists()
         place.agentfs("approve", "job")
         assert daemon.outcome("job")["answer"] == "another"

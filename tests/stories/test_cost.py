@@ -1,4 +1,4 @@
-"""`agentfs cost`: what a run asked of models, told from its files."""
+"""`agentfs cost`: what a run asked of models, read from its files."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -9,7 +9,7 @@ import pytest
 
 from agentfs.models.budget import Tokens, usage_of
 from agentfs.storage.clock import format_moment
-from tests.conversations import Talk, said
+from tests.conversations import Talk, message
 from tests.workspaces import Place
 
 
@@ -24,11 +24,13 @@ def converse(path: Path, *talks: tuple[str, str, Tokens | None, float | None]) -
     """Write a log as a line writes it: who asked which model, what it took, what it cost."""
     talk = Talk()
     for role, model, tokens, cost in talks:
-        talk.line.log_request(role, model, (said("user", "go on"),))
+        talk.line.log_request(role, model, (message("user", "go on"),))
         if tokens is None:
             continue
         usage = usage_of(role, model, tokens, cost)  # type: ignore[arg-type]
-        talk.line.log_reply(said("assistant", "well"), usage, {"seconds": 2.0, "reasoning_tokens": tokens.reasoning})
+        talk.line.log_reply(
+            message("assistant", "well"), usage, {"seconds": 2.0, "reasoning_tokens": tokens.reasoning}
+        )
     with path.open("a", encoding="utf-8") as log:
         log.writelines(json.dumps({"event": name, **fields}) + "\n" for name, fields in talk.events)
 
@@ -74,16 +76,16 @@ def test_by_role_by_call_and_by_step(place: Place, asked: Path) -> None:
         ["total", "3", "1.5M", "4,000", "960", "300", "$0.3951", "6.0", "s"],
     ]
     assert max(map(len, shown)) <= 80
-    told = page(place)
-    assert told["total"]["input_tokens"] == 1_512_200
-    assert [one["model"] for one in told["by_model"]] == ["gpt-5", "gpt-5-mini"]
+    shown = page(place)
+    assert shown["total"]["input_tokens"] == 1_512_200
+    assert [one["model"] for one in shown["by_model"]] == ["gpt-5", "gpt-5-mini"]
 
 
 def test_what_the_goals_checks_took(place: Place, asked: Path) -> None:
     (asked / "planning/2.checks.json").write_text("{}", encoding="utf-8")
     converse(asked / "planning/2.checks.log.jsonl", ("judge", "gpt-5-mini", Tokens(200, 0, 10), 0.0001))
-    told = page(place)
-    assert [(one["call"], one["trigger"], one["requests"]) for one in told["by_call"]] == [(2, "goal checks", 1)]
+    shown = page(place)
+    assert [(one["call"], one["trigger"], one["requests"]) for one in shown["by_call"]] == [(2, "goal checks", 1)]
 
 
 def test_what_nobody_knows_is_unknown(place: Place, asked: Path) -> None:
@@ -108,8 +110,8 @@ def test_logs_may_be_gone_and_torn(place: Place, asked: Path) -> None:
     (asked / "steps/look.1.log.jsonl").unlink()
     with (asked / "planning/1.log.jsonl").open("w", encoding="utf-8") as log:
         log.write('{"event": "request", "role": "pla')
-    told = page(place)
-    assert (told["total"]["requests"], told["total"]["cost_usd"], told["total"]["seconds"]) == (1, 0.5, None)
+    shown = page(place)
+    assert (shown["total"]["requests"], shown["total"]["cost_usd"], shown["total"]["seconds"]) == (1, 0.5, None)
     assert "unknown" in place.agentfs("cost", "job").stdout
 
 

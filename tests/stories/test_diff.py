@@ -35,9 +35,9 @@ def test_a_difference_by_meaning(place: Place) -> None:
         "    tool: note",
         "    input.text:",
     ]
-    said = place.agentfs("diff", "job", "1..").stdout
-    assert said.count("      +line\n") == 50
-    assert said.splitlines()[-5:] == [
+    output = place.agentfs("diff", "job", "1..").stdout
+    assert output.count("      +line\n") == 50
+    assert output.splitlines()[-5:] == [
         "runs again:",
         "  b: the step, or one before it, has changed",
         "  c: waits for b",
@@ -58,7 +58,7 @@ def test_a_difference_by_meaning(place: Place) -> None:
     assert page["steps"][1]["after"] == {"old": ["a"], "new": ["a", "b"]}
 
 
-def test_the_first_revision_adds_everything_and_mistakes_are_told(place: Place) -> None:
+def test_the_first_revision_adds_everything_and_mistakes_are_reported(place: Place) -> None:
     place.agentfs("run", place.runbook(BOOK))
     assert place.agentfs("diff", "job", "--stat").stdout.endswith(
         "nothing -> revision 1: 3 added; 0 steps again, 3 kept\n"

@@ -44,7 +44,7 @@ def found(place: Place, code: int = 0, **more: Any) -> list[dict[str, Any]]:
     return [one for one in page["findings"] if one["grade"] != "fine" and "no model: " not in one["what"]]
 
 
-def told(findings: list[dict[str, Any]]) -> list[tuple[str, str]]:
+def grades(findings: list[dict[str, Any]]) -> list[tuple[str, str]]:
     return [(one["about"], one["grade"]) for one in findings]
 
 
@@ -78,9 +78,9 @@ def test_outside_any_workspace_the_machine_is_looked_at(place: Place) -> None:
     assert os.listdir(place.root) == []
 
 
-def test_nothing_that_was_planted_runs_and_no_endpoint_of_a_strangers_is_told_a_key(place: Place) -> None:
+def test_nothing_that_was_planted_runs_and_no_endpoint_of_a_strangers_gets_a_key(place: Place) -> None:
     sprung = place.root.parent / "sprung"
-    place.agentfs("init", env={"XDG_STATE_HOME": str(place.root.parent / "somebody-else")})
+    place.agentfs("init", env={"XDG_STATE_HOME": str(place.root.parent / "another-user")})
     (place.root / "tools").mkdir()
     (place.root / "tools" / "evil.py").write_text(TRAP.format(str(sprung)))
     trap = place.root.parent / "trap"
@@ -103,9 +103,9 @@ def test_nothing_that_was_planted_runs_and_no_endpoint_of_a_strangers_is_told_a_
         )
         findings = found(place, env={"OPENAI_API_KEY": "sk-secret"})
         assert server.asked == []
-        assert told(findings) == [("trust", "remark"), ("[planner]", "remark")]
+        assert grades(findings) == [("trust", "remark"), ("[planner]", "remark")]
         place.agentfs("trust", ".")
-        assert told(found(place, env={"OPENAI_API_KEY": "sk-secret"})) == [("[planner]", "remark")]
+        assert grades(found(place, env={"OPENAI_API_KEY": "sk-secret"})) == [("[planner]", "remark")]
         assert server.asked == ["/models"]
     assert not sprung.exists()
 
@@ -174,7 +174,7 @@ def test_everything_that_is_wrong_is_reported_at_once_with_its_fix(made: Place) 
     (made.root / "goals" / "rejected").mkdir()
     (made.root / "goals" / "rejected" / "job.md").touch()
     findings = found(made, code=2)
-    kinds = told(findings)
+    kinds = grades(findings)
     assert [kind for kind, _ in zip(kinds, [0] * 6, strict=False)] == [
         ("settings", "wrong"),
         ("settings", "wrong"),
@@ -203,7 +203,7 @@ def test_attempts_that_claim_to_run_with_nobody_driving_them(made: Place) -> Non
     job = made.runbook("### a\nrepeatable\n```sh\ntouch begun; while ! test -e go; do sleep 0.02; done\n```\n")
     running = made.begin("run", job, env={"AGENTFS_TOOLS_SANDBOX": "off"})
     wait_for(lambda: any(made.runs.glob("*/job/files/begun")), "the step")
-    assert told(found(made, env={"AGENTFS_TOOLS_SANDBOX": "off"})) == [("sandbox", "remark")]
+    assert grades(found(made, env={"AGENTFS_TOOLS_SANDBOX": "off"})) == [("sandbox", "remark")]
     end(running, signal.SIGKILL)
     log = made.run_folder() / "steps" / "a.1.log.jsonl"
     wait_for(lambda: not any(map(find_survivors, marks_in(log))), "what ran to end with it")
@@ -234,7 +234,7 @@ def test_a_machine_without_git_and_one_without_a_sandbox(made: Place, tmp_path: 
         (tmp_path / program).mkdir()
         path = path_without(tmp_path / program, program)
         findings = found(made, code=0 if kind == "remark" else 2, env={"PATH": f"{OWN}:{path}"})
-        assert told(findings)[0] == ("git" if program == "git" else "sandbox", kind)
+        assert grades(findings)[0] == ("git" if program == "git" else "sandbox", kind)
         assert "sudo apt install" in findings[0]["fix"]
 
 
@@ -271,7 +271,7 @@ def test_another_distribution_with_a_module_of_the_same_name_is_wrong(
     assert "the distribution `agentfs` installs a module `agentfs` too" in finding.what
 
 
-def test_a_run_of_another_version_is_told(made: Place) -> None:
+def test_a_run_of_another_version_is_reported(made: Place) -> None:
     made.agentfs("plan", made.runbook("### a\n```sh\necho x\n```\n"))
     record = made.run_folder() / "run.json"
     record.write_text(record.read_text().replace("agentfs/run-1", "agentfs/run-9"))

@@ -19,7 +19,7 @@ cat names
 Convert {{item}}.
 each: {{steps.list.output}}
 ```sh
-test {{item}} != bad || test -f mended; echo {{item}} >> log; echo "{{index}} {{item}}"
+test {{item}} != bad || test -f fixed; echo {{item}} >> log; echo "{{index}} {{item}}"
 ```
 
 ### report
@@ -66,7 +66,7 @@ def test_just_the_items_that_failed_are_tried_again(place: Place, shop: Path) ->
     assert "convert~bad: failed" in shown
     assert "REF_0" in shown
     assert json.loads(place.looks("show", "job", "--json")[1])["steps"][1]["items"][1]["state"] == "failed"
-    (shop / "mended").touch()
+    (shop / "fixed").touch()
     place.agentfs("retry", "job", "convert")
     assert names(place, "*.again.md") == ["convert~bad.1.again.md"]
     place.agentfs("resume", "job")
@@ -92,14 +92,14 @@ def test_items_that_were_cut_off_are_answered_together(place: Place, shop: Path)
     end(process)
     waiting = place.agentfs("resume", "job", code=3)
     run = place.read("run.json")["run"]
-    said = waiting.stderr.splitlines()
-    assert [line for line in said if "reply" in line and "answer in" not in line] == [
+    output = waiting.stderr.splitlines()
+    assert [line for line in output if "reply" in line and "answer in" not in line] == [
         f"  or type: agentfs reply {run} work~a again",
         f"  or type: agentfs reply {run} work~a done",
         f"  or type: agentfs reply {run} work~a failed",
         f"  or type, for all of them: agentfs reply {run} work again",
     ]
-    assert f"  2 more of work ask too (agentfs show {run} work lists its items)" in said
+    assert f"  2 more of work ask too (agentfs show {run} work lists its items)" in output
     refused = place.agentfs("retry", "job", "work", code=2).stderr
     assert f"items of it that were cut off: agentfs reply {run} work again" in refused
     assert "begin with exactly one of" in place.agentfs("reply", "job", "work", "perhaps", code=2).stderr
@@ -236,7 +236,7 @@ def test_what_can_be_wrong(place: Place, steps: str, message: str) -> None:
     assert "job.md:" in done.stderr
 
 
-def test_what_is_no_list_is_said(place: Place, shop: Path) -> None:
+def test_what_is_not_a_list_is_reported(place: Place, shop: Path) -> None:
     (shop / "names").write_text('{"a": 1}\n')
     done = begin(place)
     assert "convert cannot start: each takes a list or text, not an object" in done.stderr
@@ -251,7 +251,7 @@ def test_a_value_is_never_code(place: Place, shop: Path) -> None:
 
 def test_a_fork_takes_done_items_along(place: Place, shop: Path) -> None:
     begin(place)
-    (shop / "mended").touch()
+    (shop / "fixed").touch()
     place.agentfs("fork", "job")
     place.agentfs("resume", "job-2")
     assert sorted((shop / "log").read_text().split()) == ["bad", "north", "south"]

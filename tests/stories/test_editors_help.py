@@ -27,17 +27,17 @@ service.configure({ validate: true, schemas: [] });
 const { uri, text, hover, complete } = JSON.parse(readFileSync(0));
 const page = engine.TextDocument.create(uri, 'json', 1, text);
 const parsed = service.parseJSONDocument(page);
-const said = { asked, hover: {}, complete: {} };
+const results = { asked, hover: {}, complete: {} };
 for (const [name, offset] of Object.entries(hover)) {
   const found = await service.doHover(page, page.positionAt(offset), parsed);
-  said.hover[name] = found ? [].concat(found.contents).map(one => one.value ?? one).join('') : null;
+  results.hover[name] = found ? [].concat(found.contents).map(one => one.value ?? one).join('') : null;
 }
 for (const [name, offset] of Object.entries(complete)) {
   const found = await service.doComplete(page, page.positionAt(offset), parsed);
-  said.complete[name] = Object.fromEntries(found.items.map(one => [one.label, one.documentation ?? null]));
+  results.complete[name] = Object.fromEntries(found.items.map(one => [one.label, one.documentation ?? null]));
 }
-said.problems = (await service.doValidation(page, parsed)).map(one => one.message);
-console.log(JSON.stringify(said));
+results.problems = (await service.doValidation(page, parsed)).map(one => one.message);
+console.log(JSON.stringify(results));
 """
 PLAN: dict[str, Any] = {
     "$schema": "../../../schemas/plan.schema.json",
@@ -100,14 +100,14 @@ def test_every_field_has_a_hover_and_no_network_is_asked(plan: Path, place: Plac
     value = {**PLAN, "steps": PLAN["steps"][:1]}
     text = json.dumps(value, indent=2)
     fields = {**descriptions(Plan), **descriptions(Step)}
-    said = ask(plan, text, {name: text.index(f'"{name}":') + 2 for name in fields}, {})
-    assert said["asked"] == [(place.root / "schemas" / "plan.schema.json").as_uri()]
-    assert said["problems"] == []
-    fields["limits"] = Limits.__doc__  # the engine prefers what is said of the kind
-    fields["tools"] = Tools.__doc__  # the first one stands above the steps
+    found = ask(plan, text, {name: text.index(f'"{name}":') + 2 for name in fields}, {})
+    assert found["asked"] == [(place.root / "schemas" / "plan.schema.json").as_uri()]
+    assert found["problems"] == []
+    fields["limits"] = Limits.__doc__  # the engine prefers the description of the kind
+    fields["tools"] = Tools.__doc__  # the first one is above the steps
     fields["when"] = "A file that must be there, and perhaps hold something."
-    assert {name: unescaped(words) for name, words in said["hover"].items()} == fields
-    assert all(words and len(words) > 20 for words in said["hover"].values())
+    assert {name: unescaped(words) for name, words in found["hover"].items()} == fields
+    assert all(words and len(words) > 20 for words in found["hover"].values())
 
 
 def test_what_may_be_written_is_offered_with_its_meaning(plan: Path) -> None:
@@ -121,19 +121,24 @@ def test_what_may_be_written_is_offered_with_its_meaning(plan: Path) -> None:
         "kind": text.index('"kind": ""') + 9,
         "check": text.index('"kind": ""'),
     }
-    said = ask(plan, text, {}, places)["complete"]
-    assert said["step"] == descriptions(Step)
-    assert {"minutes": None, **said["limits"]}.keys() == descriptions(Limits).keys()
-    assert {word for word in said["status"] if word != "null"} == {'"draft"', '"paused"', '"approved"', '"cancelled"'}
-    assert {word for word in said["on_failure"] if word != "null"} == {'"replan"', '"stop"', '"continue"'}
-    assert said["kind"].keys() == {'"command"', '"file"', '"output"', '"http"', '"judge"'}
-    assert {"run", "path", "schema", "url", "condition"} <= said["check"].keys()
+    found = ask(plan, text, {}, places)["complete"]
+    assert found["step"] == descriptions(Step)
+    assert {"minutes": None, **found["limits"]}.keys() == descriptions(Limits).keys()
+    assert {word for word in found["status"] if word != "null"} == {
+        '"draft"',
+        '"paused"',
+        '"approved"',
+        '"cancelled"',
+    }
+    assert {word for word in found["on_failure"] if word != "null"} == {'"replan"', '"stop"', '"continue"'}
+    assert found["kind"].keys() == {'"command"', '"file"', '"output"', '"http"', '"judge"'}
+    assert {"run", "path", "schema", "url", "condition"} <= found["check"].keys()
 
 
-def test_a_slip_is_marked_where_it_stands(plan: Path) -> None:
+def test_a_slip_is_marked_where_it_is(plan: Path) -> None:
     text = plan.read_text()
     assert ask(plan, text, {}, {})["problems"] == []
     slips = text.replace('"status": "draft"', '"status": "drft"').replace('"tool"', '"tol"')
-    said = ask(plan, slips, {}, {})["problems"]
-    assert "Value is not accepted." in said[0]
-    assert said[1:] == ["Property tol is not allowed."]
+    found = ask(plan, slips, {}, {})["problems"]
+    assert "Value is not accepted." in found[0]
+    assert found[1:] == ["Property tol is not allowed."]

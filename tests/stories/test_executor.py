@@ -153,7 +153,7 @@ def test_a_server_without_tools_is_spoken_to_in_text(place: Place, tmp_path: Pat
         server.done()
 
 
-def test_no_model_to_be_reached_is_told_in_a_line_and_the_run_stays(place: Place, server: ScriptedServer) -> None:
+def test_an_unreachable_model_is_reported_in_a_line_and_the_run_stays(place: Place, server: ScriptedServer) -> None:
     place.env["OPENAI_BASE_URL"] = "http://127.0.0.1:9/v1"
     done = place.agentfs("run", place.goal("Look around\n"), code=4)
     assert "127.0.0.1:9" in done.stderr

@@ -190,8 +190,8 @@ def test_a_run_under_way_and_one_in_disorder(place: Place) -> None:
 
 def test_without_the_extra_it_says_what_to_install(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.resources", None)
-    said = "agentfs: this needs the extra `otel`: pip install 'agentfs-plan[otel]'\n"
-    assert place.looks("export", "loop", "--otlp") == (2, "", said)
+    output = "agentfs: this needs the extra `otel`: pip install 'agentfs-plan[otel]'\n"
+    assert place.looks("export", "loop", "--otlp") == (2, "", output)
     assert place.looks("export", "loop", "--json")[0] == 0
 
 
@@ -242,8 +242,8 @@ def stored(url: str, path: str = "") -> Any:
 def test_a_real_collector_has_the_whole_trace_and_has_it_once(place: Place, phoenix: str) -> None:
     expected = {span["span_id"]: span for span in printed(place)}
     for _ in range(2):
-        said = place.agentfs("export", "loop", "--otlp", phoenix).stderr
-        assert said == f"sent {len(expected)} spans to {phoenix}/v1/traces: trace {trace_id(RUN, BEGAN)}\n"
+        output = place.agentfs("export", "loop", "--otlp", phoenix).stderr
+        assert output == f"sent {len(expected)} spans to {phoenix}/v1/traces: trace {trace_id(RUN, BEGAN)}\n"
     spans = f"/{stored(phoenix)[0]['id']}/spans?limit=1000"
     wait_for(lambda: len(stored(phoenix, spans)) >= len(expected), "the spans to be stored")
     found = {span["context"]["span_id"]: span for span in stored(phoenix, spans)}

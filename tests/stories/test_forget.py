@@ -48,14 +48,14 @@ def test_files_go_and_history_stays(place: Place) -> None:
     run = ran(place)
     other = ran(place, "other")
     files = place.git("ls-tree", "-r", "--name-only", "main", f"{run}/").splitlines()
-    said = place.agentfs("forget", "job")
+    done = place.agentfs("forget", "job")
     commit = place.git("rev-parse", "--short=10", "main").strip()
-    assert said.stdout.splitlines()[2:] == [
-        f"1 run forgotten, {said.stdout.split('1 run forgotten, ')[1].splitlines()[0]}",
+    assert done.stdout.splitlines()[2:] == [
+        f"1 run forgotten, {done.stdout.split('1 run forgotten, ')[1].splitlines()[0]}",
         f"what it was:   git -C runs log -- {run}",
         f"have it back:  git -C runs checkout {commit}^ -- {run}",
     ]
-    assert said.stderr == ""
+    assert done.stderr == ""
     assert names(place) == {"other"}
     author = place.git("log", "-1", "--format=%an").strip()
     assert place.git("log", "--format=%an: %s", "--", run).splitlines() == [
@@ -88,8 +88,8 @@ def test_a_name_may_be_used_again(place: Place) -> None:
 
 def test_only_runs_that_have_ended(place: Place) -> None:
     done, waits = ran(place), ran(place, "waits", GATE)
-    said = place.agentfs("forget", "job", "waits", code=2)
-    assert said.stderr.splitlines() == [
+    refused = place.agentfs("forget", "job", "waits", code=2)
+    assert refused.stderr.splitlines() == [
         f"{waits} has not ended: end it first (agentfs cancel {waits})",
         "nothing was forgotten",
     ]
@@ -105,8 +105,8 @@ def test_a_run_that_is_driven_is_kept(place: Place) -> None:
     run = ran(place)
     with locked(place.run_folder()) as mine:
         assert mine
-        said = place.agentfs("forget", run, code=2)
-        assert "is being driven by another agentfs" in said.stderr
+        done = place.agentfs("forget", run, code=2)
+        assert "is being driven by another agentfs" in done.stderr
         kept = forget_json(place, "--name", "job", "--yes", code=2)
         assert (kept["forgotten"], kept["kept"]) == ([], [{"run": run, "why": "another agentfs drives it"}])
     assert names(place) == {"job"}
@@ -137,11 +137,11 @@ def test_by_age_state_and_name(place: Place, words: list[str], gone: set[str]) -
     looked = forget_json(place, *words, "--dry-run")
     assert {one["run"].partition("/")[2] for one in looked["forgotten"]} == gone
     assert names(place) == everything
-    said = place.agentfs("forget", *words, code=3 if gone else 0)
+    asked = place.agentfs("forget", *words, code=3 if gone else 0)
     assert names(place) == everything
     if gone:
-        assert said.stdout == ""
-        assert said.stderr.endswith(": look with --dry-run, then say --yes\n")
+        assert asked.stdout == ""
+        assert asked.stderr.endswith(": look with --dry-run, then say --yes\n")
     done = forget_json(place, *words, "--yes")
     assert names(place) == everything - gone
     assert {**done, "dry_run": True, "commits": []} == looked
@@ -159,7 +159,7 @@ def test_an_age_is_what_the_outcome_says_not_when_it_was_copied(place: Place) ->
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         ((), "say which runs: their names, or --older-than 30d, --state done, --name 'tidy*'"),
         (("job", "--state", "done"), "name the runs, or choose them by --older-than, --state and --name: not both"),
@@ -172,10 +172,10 @@ def test_an_age_is_what_the_outcome_says_not_when_it_was_copied(place: Place) ->
         (("--state", "running"), "--state 'running': choose from done, failed, cancelled"),
     ],
 )
-def test_mistakes_get_words(place: Place, words: tuple[str, ...], told: str) -> None:
+def test_mistakes_get_words(place: Place, words: tuple[str, ...], message: str) -> None:
     ran(place)
-    said = place.agentfs("forget", *words, code=2)
-    assert told in said.stderr
+    done = place.agentfs("forget", *words, code=2)
+    assert message in done.stderr
     assert names(place) == {"job"}
 
 
@@ -185,15 +185,15 @@ def test_on_a_terminal_it_asks(place: Place, typed: str, left: set[str]) -> None
     master, terminal = pty.openpty()
     command = [sys.executable, "-m", "agentfs", "forget", "--state", "done"]
     asked = subprocess.Popen(command, cwd=place.root, env=place.env, stdin=terminal, stdout=terminal, stderr=terminal)
-    heard = b""
-    while b"Forget? [y/N] " not in heard:
-        heard += os.read(master, 4096)
+    printed = b""
+    while b"Forget? [y/N] " not in printed:
+        printed += os.read(master, 4096)
     assert names(place) == {"job"}
     os.write(master, typed.encode())
     assert asked.wait(DEADLINE) == 0
     os.close(terminal)
     os.close(master)
-    assert b"gone for good" in heard
+    assert b"gone for good" in printed
     assert names(place) == left
 
 
@@ -250,8 +250,8 @@ def test_a_ledger_that_is_locked_keeps_the_run(place: Place) -> None:
     before = place.tree()
     lock = place.runs / ".git" / "refs" / "heads" / "main.lock"
     lock.touch()
-    said = place.agentfs("forget", run, code=2)
-    assert said.stderr.startswith(f"agentfs: nothing was forgotten: {lock} is held by another program")
+    done = place.agentfs("forget", run, code=2)
+    assert done.stderr.startswith(f"agentfs: nothing was forgotten: {lock} is held by another program")
     assert place.tree() == before
     lock.unlink()
     place.agentfs("forget", run)
@@ -263,8 +263,8 @@ def test_an_index_that_is_locked_is_brought_in_step_later(place: Place) -> None:
     ran(place)
     lock = place.runs / ".git" / "index.lock"
     lock.touch()
-    said = place.agentfs("forget", "job")
-    assert "the next `agentfs forget`, `run` or `watch` completes that" in said.stderr
+    done = place.agentfs("forget", "job")
+    assert "the next `agentfs forget`, `run` or `watch` completes that" in done.stderr
     lock.unlink()
     assert place.git("status", "--porcelain") != ""
     ran(place, "another")
@@ -293,9 +293,9 @@ def test_a_daemon_beside_it_is_not_disturbed(place: Place) -> None:
         daemon.drop("last.md", book("echo last"))
         assert daemon.outcome("last")["status"] == "done"
         wait_for(lambda: len([line for line in place.log() if " last: " in line]) == 2, "its commits")
-        said = daemon.said()
-    assert "passes over" not in said
-    assert "moved or deleted" not in said
+        output = daemon.output()
+    assert "passes over" not in output
+    assert "moved or deleted" not in output
     assert [line.partition(" job: ")[2] for line in place.log() if " job: " in line] == [
         "revision 1, the first plan",
         "done, 1 of 1 steps",

@@ -98,9 +98,9 @@ def test_a_fork_of_the_last_revision_has_nothing_left_to_do(place: Place, day: s
 
 def test_a_dry_run_makes_nothing(place: Place, day: str) -> None:
     before = contents(place.runs)
-    said = place.agentfs("fork", "job@1", "--dry-run")
-    assert said.stdout == ""
-    assert said.stderr.splitlines() == [
+    done = place.agentfs("fork", "job@1", "--dry-run")
+    assert done.stdout == ""
+    assert done.stderr.splitlines() == [
         "dry run: this is what it would do; nothing is written",
         f"a fork of {day}/job@1: keeps 2 steps (a, c)",
         "still to run: b",
@@ -116,14 +116,14 @@ def test_a_cancelled_run_forks_approved_a_draft_stays_one_and_a_folder_outside_i
     assert place.read("planning/1.result.json", "job-2")["plan"]["status"] == "draft"
     place.agentfs("approve", "job")
     place.agentfs("cancel", "job")
-    said = place.agentfs("fork", "job")
-    assert f"both work in {place.root / 'shop'}: it is not copied" in said.stderr
+    done = place.agentfs("fork", "job")
+    assert f"both work in {place.root / 'shop'}: it is not copied" in done.stderr
     place.agentfs("run", "--resume", "job-3")
     effects = (place.root / "shop" / "effects").read_text(encoding="utf-8").split()
     assert sorted(effects) == ["a", "b", "c"], "each once; b and c run at once"
 
 
-def test_mistakes_are_told(place: Place) -> None:
+def test_mistakes_are_reported(place: Place) -> None:
     place.agentfs("run", place.runbook(BOOK))
     assert "has no revision 4 (it has 1 to 1)" in place.agentfs("fork", "job@4", code=2).stderr
     (place.run_folder() / "goal.md").write_text("---\nnonsense: 1\n---\n# x\n", encoding="utf-8")
@@ -163,6 +163,6 @@ def test_models_and_mode_of_its_own(place: Place, server: ScriptedServer) -> Non
     run = place.read("run.json", "job-2")
     assert (run["mode"], run["models"]["planner"], run["models"]["executor"]) == ("split", "big", "small")
     assert place.read("revisions/1.json", "job-2")["by"]["role"] == "agentfs"
-    said = place.agentfs("fork", "job", "--mode", "single")
-    assert "from its goal alone: single begins with a plan of its own" in said.stderr
+    done = place.agentfs("fork", "job", "--mode", "single")
+    assert "from its goal alone: single begins with a plan of its own" in done.stderr
     assert place.tree("job-3") == ["goal.md", "run.json"]

@@ -30,7 +30,7 @@ echo slow >> published
 
 ### tell
 ```sh
-echo told
+echo hello
 ```
 
 ### withdraw
@@ -239,8 +239,8 @@ def test_needs_that_are_being_looked_at_when_a_run_ends_or_stops_lead_to_nothing
     wait_for(lambda: any(place.runs.glob("*/job/files/looking")), "the needs")
     if how == "cancelled":
         place.agentfs("cancel", "job")
-    code, _, said = end(process, signal.SIGCONT if how == "cancelled" else signal.SIGTERM)
-    assert code == (1 if how == "cancelled" else 130), said
+    code, _, output = end(process, signal.SIGCONT if how == "cancelled" else signal.SIGTERM)
+    assert code == (1 if how == "cancelled" else 130), output
     assert [name for name in place.tree() if name.startswith("steps/")] == []
     assert (place.run_folder() / "outcome.json").exists() == (how == "cancelled")
     assert not (place.run_folder() / "files" / "sent").exists()

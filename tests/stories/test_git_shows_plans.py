@@ -55,10 +55,10 @@ def plan_of(place: Place) -> str:
 
 
 def test_git_diff_is_agentfs_diff(edited: Place) -> None:
-    said = shown(edited, "diff", "main~2", "main", "--", plan_of(edited))
-    assert said == edited.agentfs("diff", "job", "1..2", env={"COLUMNS": "80"}).stdout + "\n"
+    output = shown(edited, "diff", "main~2", "main", "--", plan_of(edited))
+    assert output == edited.agentfs("diff", "job", "1..2", env={"COLUMNS": "80"}).stdout + "\n"
     run = plan_of(edited).removesuffix("/plan.json")
-    assert said.splitlines() == [
+    assert output.splitlines() == [
         f"{run}: revision 1 -> revision 2, by Ada: plan.json was edited",
         "  status: draft -> approved",
         "",
@@ -106,8 +106,8 @@ HUNK = """\
 
 @pytest.mark.parametrize("words", [("log", "-p", "-1"), ("show",)])
 def test_log_and_show_tell_it_by_step_and_field(edited: Place, words: tuple[str, ...]) -> None:
-    said = shown(edited, *words, "main~1", "--", plan_of(edited))
-    assert said.partition("@@ -1")[1] + said.partition("@@ -1")[2] == HUNK
+    output = shown(edited, *words, "main~1", "--", plan_of(edited))
+    assert output.partition("@@ -1")[1] + output.partition("@@ -1")[2] == HUNK
     assert shown(edited, *words, "--ext-diff", "main~1", "--", plan_of(edited)).endswith(
         shown(edited, "diff", "main~2", "main~1", "--", plan_of(edited))
     )
@@ -115,10 +115,12 @@ def test_log_and_show_tell_it_by_step_and_field(edited: Place, words: tuple[str,
 
 @pytest.mark.parametrize("words", [("diff", "main~2", "main~1"), ("log", "-p", "-1", "main~1"), ("show", "main~1")])
 def test_the_files_own_lines(edited: Place, words: tuple[str, ...]) -> None:
-    said = shown(edited, *words, "--no-ext-diff", "--", plan_of(edited))
-    assert '-        "command": "echo b"\n+        "command": "printf \'b\\nB\\n\'"\n' in said.replace("\\\\n", "\\n")
-    assert '-  "status": "draft",\n+  "status": "approved",\n' in said
-    assert said == shown(edited, *words, "--no-ext-diff", "--no-textconv", "--", plan_of(edited))
+    output = shown(edited, *words, "--no-ext-diff", "--", plan_of(edited))
+    assert '-        "command": "echo b"\n+        "command": "printf \'b\\nB\\n\'"\n' in output.replace(
+        "\\\\n", "\\n"
+    )
+    assert '-  "status": "draft",\n+  "status": "approved",\n' in output
+    assert output == shown(edited, *words, "--no-ext-diff", "--no-textconv", "--", plan_of(edited))
 
 
 def test_blame_and_checkout_have_the_file_as_it_is(edited: Place) -> None:
@@ -142,8 +144,8 @@ def test_what_is_only_laid_out_otherwise_is_no_difference(edited: Place) -> None
 
 def test_a_plan_that_does_not_read_is_shown_as_it_is(edited: Place) -> None:
     (edited.run_folder() / "plan.json").write_text("{\n")
-    said = shown(edited, "diff")
-    assert '-  "status": "approved",' in said
+    output = shown(edited, "diff")
+    assert '-  "status": "approved",' in output
     shown(edited, "-c", "user.name=Ada", "-c", "user.email=a@b", "commit", "-qam", "broken")
     assert "-status: approved" in shown(edited, "log", "-p", "-1", "--", plan_of(edited))
 
@@ -176,7 +178,7 @@ def test_a_workspace_from_before_gets_it_at_the_next_init(edited: Place) -> None
     assert (os.stat(config), os.stat(attributes)) == before, "nothing is written that is there already"
 
 
-def test_settings_that_somebody_is_writing_are_left_to_them(edited: Place) -> None:
+def test_settings_that_another_process_is_writing_are_left_alone(edited: Place) -> None:
     config = edited.runs / ".git" / "config"
     config.write_text("[core]\n\tbare = false\n")
     lock = config.with_name("config.lock")

@@ -9,8 +9,8 @@ import pytest
 from agentfs.testing import ScriptedServer
 from tests.workspaces import Place
 
-BOOK = "### a\n```sh\necho a\n```\n### hold\ngate\n```sh\necho held\n```\n### tell\n```sh\necho told\n```\n"
-HAND = "echo told by hand"
+BOOK = "### a\n```sh\necho a\n```\n### hold\ngate\n```sh\necho held\n```\n### tell\n```sh\necho hello\n```\n"
+HAND = "echo hello by hand"
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def place(tmp_path: Path) -> Place:
     place = Place(tmp_path)
     place.env |= {"GIT_AUTHOR_NAME": "Ada Lovelace", "GIT_AUTHOR_EMAIL": "ada@example.org"}
     place.agentfs("run", place.runbook(BOOK), code=3)
-    edit(place, "plan.json", "echo told", HAND)
+    edit(place, "plan.json", "echo hello", HAND)
     place.agentfs("run", "--resume", "job", code=3)
     return place
 
@@ -44,12 +44,12 @@ def test_an_edited_goal_leaves_what_was_set_by_hand(place: Place) -> None:
     assert [change["step"] for change in revision["changes"]] == ["hold"]
     assert "Ada Lovelace edited the goal" in place.git("log", "-1", "--format=%B")
     place.agentfs("approve", "job")
-    assert place.agentfs("run", "--resume", "job").stdout == "told by hand\n"
+    assert place.agentfs("run", "--resume", "job").stdout == "hello by hand\n"
 
 
 @pytest.mark.parametrize("word", ["approve", "reject"])
 def test_an_edited_goal_that_says_otherwise_is_asked_about(place: Place, word: str) -> None:
-    edit(place, "goal.md", "echo told", "echo told anew")
+    edit(place, "goal.md", "echo hello", "echo hello again")
     edit(place, "goal.md", "echo held", "echo held on")
     edit(place, "goal.md", "echo a", "echo a again")
     asks = place.agentfs("run", "--resume", "job", code=3).stderr
@@ -61,18 +61,18 @@ def test_an_edited_goal_that_says_otherwise_is_asked_about(place: Place, word: s
     assert "- you and the answer changed the same: tell.input\n" in question
     assert "\nruns again:\n  a: the step, or one before it, has changed\n" in question, "it is a person's own word"
     shown = place.agentfs("diff", "job", "--question").stdout
-    assert "echo told by hand" in shown
-    assert "echo told anew" in shown
+    assert "echo hello by hand" in shown
+    assert "echo hello again" in shown
     place.agentfs(word, "job", "planning/2")
     place.agentfs("run", "--resume", "job", code=3)
     took = word == "approve"
     assert commands(place) == {
         "a": "echo a again" if took else "echo a",
         "hold": "echo held on" if took else "echo held",
-        "tell": "echo told anew" if took else HAND,
+        "tell": "echo hello again" if took else HAND,
     }
     place.agentfs("approve", "job")
-    assert place.agentfs("run", "--resume", "job").stdout == ("told anew\n" if took else "told by hand\n")
+    assert place.agentfs("run", "--resume", "job").stdout == ("hello again\n" if took else "hello by hand\n")
 
 
 def test_an_edited_goal_that_a_model_plans_keeps_what_was_set_by_hand(tmp_path: Path) -> None:
@@ -84,11 +84,11 @@ def test_an_edited_goal_that_a_model_plans_keeps_what_was_set_by_hand(tmp_path: 
     with ScriptedServer() as server:
         place = Place(tmp_path)
         place.env |= {"OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "sk-for-tests", "GIT_AUTHOR_NAME": "Ada"}
-        server.plan(steps("echo told"))
+        server.plan(steps("echo hello"))
         place.agentfs("run", place.goal("Tell\n"), "--mode", "split", code=3)
-        edit(place, "plan.json", "echo told", HAND)
+        edit(place, "plan.json", "echo hello", HAND)
         edit(place, "goal.md", "Tell", "Tell it all")
-        server.plan(steps("echo told anew"))
+        server.plan(steps("echo hello again"))
         asks = place.agentfs("run", "--resume", "job", code=3).stderr
         assert "planning/2.question.md" in asks
         assert commands(place)["tell"] == HAND
@@ -102,7 +102,7 @@ FALLBACK = "### b\n```sh\necho b\n```\n### undo\non failure of: b\n```sh\necho u
 
 
 @pytest.mark.parametrize("approve", ["plan", "always"])
-@pytest.mark.parametrize(("old", "new"), [("echo told", "touch owned"), ("echo undone", "touch owned")])
+@pytest.mark.parametrize(("old", "new"), [("echo hello", "touch owned"), ("echo undone", "touch owned")])
 def test_an_edited_goal_is_approved_again_where_plans_are(tmp_path: Path, approve: str, old: str, new: str) -> None:
     """Also if it changes only what is not in the plan yet: a fallback runs without a question later."""
     place = Place(tmp_path)
@@ -126,7 +126,7 @@ def test_an_edited_goal_is_approved_again_where_plans_are(tmp_path: Path, approv
     assert not (place.run_folder() / "steps" / "tell.1.json").exists(), "nothing runs meanwhile that was not approved"
     place.agentfs("approve", "job", "planning/3")
     place.agentfs("run", "--resume", "job")
-    assert (place.run_folder() / "files" / "owned").exists() == (old == "echo told")
+    assert (place.run_folder() / "files" / "owned").exists() == (old == "echo hello")
 
 
 def test_an_edited_goal_that_a_model_plans_is_approved_again(tmp_path: Path) -> None:
@@ -138,14 +138,14 @@ def test_an_edited_goal_that_a_model_plans_is_approved_again(tmp_path: Path) -> 
     with ScriptedServer() as server:
         place = Place(tmp_path)
         place.env |= {"OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "sk-for-tests"}
-        server.plan(steps("echo told"))
+        server.plan(steps("echo hello"))
         place.agentfs("run", place.goal("Tell\n"), "--mode", "split", "--approve", "plan", code=3)
         place.agentfs("approve", "job")
         place.agentfs("run", "--resume", "job", code=3)
         edit(place, "goal.md", "Tell", "Tell it all")
         server.plan(steps("touch owned"))
         assert "planning/2.question.md" in place.agentfs("run", "--resume", "job", code=3).stderr
-        assert commands(place)["tell"] == "echo told"
+        assert commands(place)["tell"] == "echo hello"
 
 
 def test_a_rejected_edit_is_asked_about_again_before_it_runs(tmp_path: Path) -> None:
@@ -153,7 +153,9 @@ def test_a_rejected_edit_is_asked_about_again_before_it_runs(tmp_path: Path) -> 
     place = Place(tmp_path)
     place.agentfs("init")
     (place.root / "agentfs.toml").write_text('approve = "plan"\n')
-    fails = BOOK.replace("echo told", "false") + FALLBACK.replace("of: b", "of: tell").replace("echo b", "echo told")
+    fails = BOOK.replace("echo hello", "false") + FALLBACK.replace("of: b", "of: tell").replace(
+        "echo b", "echo hello"
+    )
     place.agentfs("run", place.runbook(fails), code=3)
     place.agentfs("approve", "job")
     place.agentfs("run", "--resume", "job", code=3)

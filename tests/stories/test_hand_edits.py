@@ -77,7 +77,7 @@ def test_an_edit_becomes_a_revision_under_its_authors_name_and_takes_effect(plac
     place.ledger_is_sound()
 
 
-def test_what_runs_and_no_longer_counts_is_stopped_and_runs_anew(place: Place) -> None:
+def test_what_runs_and_no_longer_counts_is_stopped_and_run_again(place: Place) -> None:
     process, folder = _begun(place)
     _edit(folder, lambda plan: plan.replace("echo hold >>", "echo held >>"))
     wait_for((folder / "steps" / "hold.2.log.jsonl").exists, "the second attempt")
@@ -112,7 +112,7 @@ def test_a_save_in_any_shape_is_kept_to_the_letter(place: Place) -> None:
     ],
     ids=["bad field", "emptied", "cut short", "deleted", "a folder", "a symlink"],
 )
-def test_an_invalid_plan_is_explained_and_mending_it_goes_on(
+def test_an_invalid_plan_is_explained_and_the_run_goes_on_when_it_is_fixed(
     place: Place, spoil: Callable[[Path], object], words: str
 ) -> None:
     process, folder = _begun(place)
@@ -230,7 +230,7 @@ def test_an_answer_while_it_runs_goes_on_at_once(place: Place) -> None:
     assert place.read("steps/greet.1.result.json")["output"] == "hi Ada"
 
 
-def test_cancelling_settles_a_question_that_stands(place: Place) -> None:
+def test_cancelling_settles_an_open_question(place: Place) -> None:
     place.agentfs("run", place.runbook("### who\n```ask\nWho?\n```\n"), code=3)
     _edit(place.run_folder(), lambda plan: plan.replace('"approved"', '"cancelled"'))
     place.agentfs("run", "--resume", "job", code=1)
@@ -282,7 +282,7 @@ WRONG_REPLIES = [
 ]  # fmt: skip
 
 
-def test_a_gate_fails_closed_whatever_else_is_said(place: Place) -> None:
+def test_a_gate_fails_closed_whatever_else_the_reply_says(place: Place) -> None:
     place.agentfs("run", place.runbook("### send\n```sh\ntouch sent\n```\ngate\n"), code=3)
     folder = place.run_folder()
     assert len(WRONG_REPLIES) >= 40
@@ -338,7 +338,7 @@ def test_an_invalid_goal_after_a_restart_is_no_edit(place: Place) -> None:
     for step in "ab":
         place.agentfs("approve", "job")
         resumed = place.agentfs("run", "--resume", "job", code=3 if step == "a" else 0)
-        assert ("the goal is not valid: see goal.error.md" in resumed.stderr) == (step == "a"), "it is said once"
+        assert ("the goal is not valid: see goal.error.md" in resumed.stderr) == (step == "a"), "it is reported once"
         assert "the goal was edited" not in resumed.stderr
     assert not (folder / "planning" / "2.json").exists()
     assert place.read("outcome.json")["proof"]["by"]["person"] == 1, "the goal's own check"

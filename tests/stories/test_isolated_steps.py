@@ -137,7 +137,7 @@ def test_a_question_that_is_no_longer_wanted_leaves_nothing_behind(
     loop |= {"checks": [{"kind": "file", "path": "half"}]}
     place.agentfs("run", steps_goal(place, loop, shell("other", "test ! -e half; echo 2 > two")), code=3)
     plan = place.run_folder() / "plan.json"
-    told = json.loads(plan.read_text())
-    plan.write_text(json.dumps({**told, "steps": told["steps"][1:]}))
+    document = json.loads(plan.read_text())
+    plan.write_text(json.dumps({**document, "steps": document["steps"][1:]}))
     place.agentfs("run", "--resume", "job")
     assert repo.commits() == [("agentfs", "other: shell")]

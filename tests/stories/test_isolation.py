@@ -60,8 +60,8 @@ class Repo:
         return (self.top / ".git/index").read_bytes(), (self.top / ".git/HEAD").read_text(), files
 
     def commits(self, branch: str = "--branches=agentfs/*") -> list[tuple[str, str]]:
-        told = self("log", "--reverse", "--format=%an%x00%s", branch, "^trunk")
-        return [(line.split("\0")[0], line.split("\0")[1]) for line in told.splitlines()]
+        printed = self("log", "--reverse", "--format=%an%x00%s", branch, "^trunk")
+        return [(line.split("\0")[0], line.split("\0")[1]) for line in printed.splitlines()]
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def sh(name: str, command: str, *lines: str) -> str:
 
 
 def test_it_begins_from_head_and_names_what_a_worktree_lacks(place: Place, repo: Repo) -> None:
-    """Whatever the remote's default branch is; submodules are not checked out and filters do not run, and that is said."""
+    """Whatever the remote's default branch is; submodules are not checked out and filters do not run, and a notice says so."""
     other = place.root / "upstream"
     subprocess.run(["git", "clone", "-q", str(repo.top), str(other)], check=True)
     repo("remote", "add", "origin", str(other))
@@ -234,7 +234,7 @@ def test_a_fork_has_a_branch_of_its_own_from_the_last_step_it_takes_along(place:
     assert place.read("outcome.json", "other")["branch"].endswith("/other")
 
 
-def test_what_a_worktree_cannot_be_made_of_is_said_before_there_is_a_run(place: Place) -> None:
+def test_what_a_worktree_cannot_be_made_of_is_reported_before_there_is_a_run(place: Place) -> None:
     plain = place.root / "plain"
     plain.mkdir()
     goal = place.runbook(sh("one", "true"), "workdir: plain\nisolate: worktree")
@@ -298,8 +298,8 @@ def test_watch_names_what_is_not_committed_before_anything_starts(place: Place, 
     goal = (place.root / place.runbook(sh("one", "echo 1 > one"), FRONT)).read_text()
     with Watching(place) as watch:
         watch.drop("job.md", goal)
-        watch.wait_to_hear("on the branch ")
-        lines = [line.partition(": ")[2] for line in watch.said().splitlines() if "/job: " in line]
+        watch.wait_for_output("on the branch ")
+        lines = [line.partition(": ")[2] for line in watch.output().splitlines() if "/job: " in line]
     named = "not committed, and left behind: a.txt (`agentfs run GOAL --with-uncommitted` takes it along)"
     assert lines.index(named) < next(n for n, line in enumerate(lines) if line.startswith("one"))
     run = "/".join(place.run_folder().parts[-2:])
@@ -313,9 +313,9 @@ def test_a_fork_begins_at_the_last_commit_that_it_takes_along(place: Place, repo
     """Its branch is its own; that of the run it comes from stays as it is, or goes, by itself."""
     place.agentfs("run", place.runbook(sh("one", "echo 1 > one"), FRONT))
     plan = place.run_folder() / "plan.json"
-    told = json.loads(plan.read_text())
-    told["steps"].append({"id": "two", "tool": "shell", "input": {"command": "echo 2 > two"}})
-    plan.write_text(json.dumps(told))
+    document = json.loads(plan.read_text())
+    document["steps"].append({"id": "two", "tool": "shell", "input": {"command": "echo 2 > two"}})
+    plan.write_text(json.dumps(document))
     place.agentfs("run", "--resume", "job")
     place.agentfs("fork", "job@1", "--name", "other")
     place.agentfs("run", "--resume", "other")
@@ -366,7 +366,7 @@ def test_a_run_that_changed_nothing_has_nothing_to_merge(place: Place, repo: Rep
         assert refused == "agentfs: nothing was merged: job has changed nothing\n"
 
 
-def test_what_a_run_did_before_it_failed_can_be_applied_and_that_is_said(place: Place, repo: Repo) -> None:
+def test_what_a_run_did_before_it_failed_can_be_applied_with_a_notice(place: Place, repo: Repo) -> None:
     place.agentfs(
         "run", place.runbook(sh("one", "echo two >> a.txt") + sh("two", "false", "retries: 0"), FRONT), code=1
     )

@@ -179,8 +179,8 @@ def test_a_gated_tool_under_each_is_one_question_and_a_call_for_each_item(served
     assert not [*place.run_folder().glob("steps/send~*")]
     place.agentfs("approve", "job")
     place.agentfs("resume", "job")
-    said = [f'send got {{"text": "for {item}"}}' for item in ("north", "south")]
-    assert place.read("steps/send.2.result.json")["output"] == said  # the question was attempt 1
+    output = [f'send got {{"text": "for {item}"}}' for item in ("north", "south")]
+    assert place.read("steps/send.2.result.json")["output"] == output  # the question was attempt 1
     orders = [place.read(f"steps/send~{item}.1.json") for item in ("north", "south")]
     assert [(one["repeatable"], one["input"]) for one in orders] == [
         (False, {"text": "for north"}), (False, {"text": "for south"}),
@@ -247,8 +247,8 @@ def test_a_secret_reaches_its_server_only_and_no_file(served: Served, place: Pla
     assert b"k-2-very" not in everything
     settings = (place.root / "agentfs.toml").read_text(encoding="utf-8")
     (place.root / "agentfs.toml").write_text(settings.replace('env = ["ONE_VALUE", "UNSET"]\n', ""), encoding="utf-8")
-    said = served.update(code=2, env=env).stdout
-    assert "one: .mcp.json gives it ${ONE_VALUE}: add 'ONE_VALUE' to env under [mcp.one]" in said
+    output = served.update(code=2, env=env).stdout
+    assert "one: .mcp.json gives it ${ONE_VALUE}: add 'ONE_VALUE' to env under [mcp.one]" in output
 
 
 def test_a_secret_that_is_written_into_the_config_reaches_no_other_file(served: Served, place: Place) -> None:

@@ -21,7 +21,7 @@ from tests.workspaces import DEADLINE, Place
 pytestmark = [needs_mcp, pytest.mark.skipif(os.uname().machine != "x86_64", reason="installed for x86_64 only")]
 RUNBOOK = "# Say it\n\n## Steps\n\n### first\n```sh\necho one\n```\n"
 EDITED = [{"id": "first", "tool": "shell", "input": {"command": "echo uno"}, "depends_on": []}]
-Turn = tuple[str, Callable[[str], dict[str, Any]]]  # a tool of agentfs, and its arguments from what was said last
+Turn = tuple[str, Callable[[str], dict[str, Any]]]  # a tool of agentfs, and its arguments from the last result
 
 
 class Conversation(ScriptedModel):
@@ -41,9 +41,9 @@ class Conversation(ScriptedModel):
         name, arguments = self.turns[self.taken]
         self.taken += 1
         full = f"mcp__agentfs__{name}"
-        return "tool", known.get(full, full), arguments(self.said())
+        return "tool", known.get(full, full), arguments(self.last_result())
 
-    def said(self) -> str:
+    def last_result(self) -> str:
         """Return what the last tool answered."""
         _, body = self.requests[-1]
         for one in reversed(body.get("input") or body["messages"]):
@@ -91,8 +91,8 @@ def test_it_starts_a_run_proposes_an_edit_and_cannot_approve(tmp_path: Path, nam
         page = json.loads(shown[shown.index("{") :])
         return {"run": page["run"], "plan_sha256": page["plan_sha256"], "steps": EDITED, "because": "Spanish"}
 
-    def started(said: str) -> dict[str, Any]:
-        return {"run": json.loads(said[said.index("{") :])["run"]}
+    def started(result: str) -> dict[str, Any]:
+        return {"run": json.loads(result[result.index("{") :])["run"]}
 
     turns: list[Turn] = [("start_run", lambda _: {"goal": RUNBOOK}), ("show_run", started), ("edit_plan", edit)]
     with Conversation(*turns, ("approve", lambda _: {"run": "say-it"})) as model:

@@ -53,8 +53,8 @@ def test_its_secret_comes_from_the_environment_and_reaches_no_file(served: Serve
 def test_one_that_may_not_use_the_network_is_not_reached(served: Served, place: Place) -> None:
     with HandWritten(tool("say")) as far:
         served.put("far", {"url": far.url}, "trust_hints = true\n")
-        said = served.update(code=2).stdout
-        assert said == "far: it is reached over the network: set network = true under [mcp.far]\n\n"
+        output = served.update(code=2).stdout
+        assert output == "far: it is reached over the network: set network = true under [mcp.far]\n\n"
         assert far.sessions == []
 
 

@@ -87,10 +87,10 @@ def test_start_look_propose_and_let_a_person_decide(place: Place) -> None:
         assert "not the one you read" in await ask.refused(
             "edit_plan", run=run, plan_sha256="0" * 64, steps=steps, because="Spanish", client="tests"
         )
-        said = await ask(
+        reply = await ask(
             "edit_plan", run=run, plan_sha256=page["plan_sha256"], steps=steps, because="Spanish", client="tests"
         )
-        assert said["said"][0].endswith("an edit is proposed; a person is asked about it once the run is driven")
+        assert reply["said"][0].endswith("an edit is proposed; a person is asked about it once the run is driven")
         assert "waits for an answer" in await ask.refused(
             "edit_plan", run=run, plan_sha256=page["plan_sha256"], steps=steps, because="again"
         )
@@ -146,8 +146,8 @@ def test_a_proposal_outlives_an_approval_and_ends_with_its_run(place: Place) -> 
         assert [path.name for path in place.runs.glob("*/*/planning/*.question.md")] == ["2.question.md"]
         assert not [*place.runs.glob("*/*/steps/*")]
         other = await proposed(ask)
-        said = await ask("cancel", run=other)
-        assert said["said"][-1] == f"{other}: cancelled; 0 of 2 steps done"
+        reply = await ask("cancel", run=other)
+        assert reply["said"][-1] == f"{other}: cancelled; 0 of 2 steps done"
 
     with_client(place, story)
 
@@ -188,7 +188,9 @@ def test_a_client_answers_an_ask_and_approves_nothing(place: Place) -> None:
         plan = [{"id": "send", "tool": "shell", "input": {"command": "echo hi"}, "depends_on": ["ask"]}]
         proposal = {"run": "job", "plan_sha256": page["plan_sha256"], "because": "no gate", "steps": plan}
         assert "gate" in await ask.refused("edit_plan", **proposal)
-        words = render_edit(ProposedEdit(page["plan_sha256"], "me", "no gate", plan))  # by hand: it is weighed again
+        words = render_edit(
+            ProposedEdit(page["plan_sha256"], "me", "no gate", plan)
+        )  # by hand: it is evaluated again
         (place.run_folder() / "replan.md").write_text(words, encoding="utf-8")
         place.agentfs("resume", "job", code=3)
         answer = place.read("planning/2.result.json")
@@ -252,8 +254,8 @@ def test_what_comes_of_a_clients_words_is_a_question(place: Place) -> None:
         words = "also write to all customers"
 
         async def story(ask: Session) -> None:
-            said = (await ask("replan", run="job", because=words))["said"]
-            assert said[0].endswith("/replan.md: another plan is asked for; a person is asked about it")
+            output = (await ask("replan", run="job", because=words))["said"]
+            assert output[0].endswith("/replan.md: another plan is asked for; a person is asked about it")
             assert "is asked for another plan already" in await ask.refused("replan", run="job", because="again")
 
         with_client(place, story)
@@ -281,12 +283,12 @@ def test_a_goal_of_a_client_is_held_to_a_dropped_goals_rules(place: Place) -> No
             "context: [/etc/passwd]",
             "limits: {cost_usd: 99}",
         ):
-            said = await ask.refused("start_run", goal=f"---\n{front}\n---\n{RUNBOOK}")
-            assert front.split(":")[0] in said
+            reply = await ask.refused("start_run", goal=f"---\n{front}\n---\n{RUNBOOK}")
+            assert front.split(":")[0] in reply
         wrong = await ask("check_goal", goal="# Wrong\n\n## Steps\n\n### A b\n")
         assert (wrong["ok"], wrong["found"][0]["file"], wrong["found"][0]["line"]) == (False, "wrong.md", 5)
-        said = await ask.refused("start_run", goal="# Wrong\n\n## Steps\n\n### A b\n")
-        assert "start_run: wrong.md:5:5: 'A b' is not a step id" in said
+        reply = await ask.refused("start_run", goal="# Wrong\n\n## Steps\n\n### A b\n")
+        assert "start_run: wrong.md:5:5: 'A b' is not a step id" in reply
         approved = {
             "goal": "x",
             "status": "approved",
@@ -336,5 +338,5 @@ def test_a_client_gives_values_for_parameters_in_a_request(place: Place) -> None
 def test_without_the_extra_it_says_what_to_install(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     place.agentfs("init")
     monkeypatch.setitem(sys.modules, "mcp.server.mcpserver", None)
-    said = "agentfs: this needs the extra `mcp`: pip install 'agentfs-plan[mcp]'\n"
-    assert place.looks("mcp") == (2, "", said)
+    output = "agentfs: this needs the extra `mcp`: pip install 'agentfs-plan[mcp]'\n"
+    assert place.looks("mcp") == (2, "", output)

@@ -22,7 +22,7 @@ Steps = list[dict[str, Any]]
 
 @dataclass
 class SlowPlanner:
-    """A planner that answers when it is told to."""
+    """A planner that answers on a signal of the test."""
 
     place: Place
     server: ScriptedServer
@@ -85,7 +85,7 @@ def shell(name: str, command: str, *after: str, **fields: Any) -> dict[str, Any]
 FIRST = [
     shell("make", "echo made >> effects; echo ok"),
     shell("load", "cat nothing.txt", "make", max_attempts=1),
-    shell("tell", "echo told; cat effects", "load"),
+    shell("tell", "echo hello; cat effects", "load"),
 ]
 LOADED = [shell("load-2", "echo loaded >> effects; echo loaded", "make"), shell("tell", "cat effects", "load-2")]
 
@@ -165,7 +165,7 @@ def conflict(planner: SlowPlanner) -> SlowPlanner:
 def test_what_both_changed_is_a_question_that_shows_both(conflict: SlowPlanner) -> None:
     place, question = conflict.place, conflict.question()
     assert "- you and the answer changed the same: tell.input\n" in question
-    assert '! tell  input\n    it was: {"command": "echo told; cat effects"}\n' in question
+    assert '! tell  input\n    it was: {"command": "echo hello; cat effects"}\n' in question
     assert '    yours: {"command": "echo Ada; cat effects"}\n    the answer: {"command": "cat effects"}\n' in question
     assert "- load  removed\n" in question
     assert "+ load-2  added\n" in question
@@ -176,12 +176,12 @@ def test_what_both_changed_is_a_question_that_shows_both(conflict: SlowPlanner) 
     status = (conflict.folder / "STATUS.md").read_text()
     assert "planning/2.question.md" in status
     assert conflict.steps()["tell"]["input"] == {"command": "echo Ada; cat effects"}, "nothing is installed yet"
-    said = place.agentfs("diff", "job", "--question").stdout.splitlines()
-    assert said[:2] == [
+    output = place.agentfs("diff", "job", "--question").stdout.splitlines()
+    assert output[:2] == [
         f"{run}: revision 2 -> the answer of call 2",
         "- you and the answer changed the same: tell.input",
     ]
-    assert "~ tell  changed" in said
+    assert "~ tell  changed" in output
     stat = place.agentfs("diff", "job", "--question", "--stat").stdout
     assert (
         stat == f"{run}: revision 2 -> the answer of call 2: 1 added, 1 removed, 1 changed; 0 steps again, 1 kept\n"
@@ -195,7 +195,7 @@ def test_what_both_changed_is_a_question_that_shows_both(conflict: SlowPlanner) 
             {
                 "step": "tell",
                 "field": "input",
-                "base": {"command": "echo told; cat effects"},
+                "base": {"command": "echo hello; cat effects"},
                 "mine": {"command": "echo Ada; cat effects"},
                 "theirs": {"command": "cat effects"},
             }
@@ -234,9 +234,9 @@ def test_a_no_asks_the_planner_again_with_the_words(conflict: SlowPlanner) -> No
     mine = {**conflict.steps()["tell"], "depends_on": ["load-3"]}
     conflict.answers.append({"steps": [shell("load-3", "echo 3 >> effects", "make"), mine]})
     assert place.agentfs("run", "--resume", "job").stdout == "Ada\nmade\n3\n"
-    told = json.dumps(conflict.server.requests[-1]["messages"])
-    assert "leave tell alone" in told
-    assert "- tell: input, why" in told, "it is told what Ada set"
+    sent = json.dumps(conflict.server.requests[-1]["messages"])
+    assert "leave tell alone" in sent
+    assert "- tell: input, why" in sent, "the prompt names what Ada set"
     assert place.read("planning/3.json")["trigger"] == "asked"
     assert place.read("planning/3.json")["evidence"] == ["planning/2.reply.md", "steps/load.1.result.json"]
     assert conflict.steps()["tell"]["input"] == {"command": "echo Ada; cat effects"}
@@ -248,8 +248,8 @@ def test_a_yes_is_for_the_changes_that_were_shown(conflict: SlowPlanner) -> None
     place, plan = conflict.place, conflict.folder / "plan.json"
     (conflict.folder / "planning" / "2.reply.md").write_text("approve\n")
     plan.write_text(plan.read_text().replace("echo Ada; cat", "echo Lovelace; cat"))
-    said = place.agentfs("approve", "job", code=2).stderr
-    assert "the plan has changed since planning/2.question.md was asked: asking again" in said
+    output = place.agentfs("approve", "job", code=2).stderr
+    assert "the plan has changed since planning/2.question.md was asked: asking again" in output
     err = place.agentfs("run", "--resume", "job", code=3).stderr
     assert "the plan has changed since planning/2.question.md was asked: asking again" in err
     assert "Lovelace" in conflict.question("2.question-2.md")
@@ -310,7 +310,7 @@ def test_a_step_that_the_answer_drops_and_the_person_changed_is_a_question(plann
     assert "! load  you changed it; the answer removed it\n" in planner.question()
     planner.place.agentfs("reject", "job", "--because", "it works now")
     planner.answers.append({"keep": True})
-    assert planner.place.agentfs("run", "--resume", "job").stdout == "told\nmade\nmine\n"
+    assert planner.place.agentfs("run", "--resume", "job").stdout == "hello\nmade\nmine\n"
 
 
 def test_a_step_that_the_person_removed_stays_away_unless_the_answer_needs_it(planner: SlowPlanner) -> None:
@@ -324,7 +324,7 @@ def test_a_step_that_the_person_removed_stays_away_unless_the_answer_needs_it(pl
     wait(process, 3)
     assert "! tell  you removed it; the answer changed it\n" in planner.question()
     planner.place.agentfs("approve", "job")
-    assert planner.place.agentfs("run", "--resume", "job").stdout == "told\nmade\nloaded\n"
+    assert planner.place.agentfs("run", "--resume", "job").stdout == "hello\nmade\nloaded\n"
 
 
 def test_a_step_added_behind_one_that_the_answer_drops(planner: SlowPlanner) -> None:
@@ -361,10 +361,10 @@ def test_edits_that_do_not_go_together_with_the_answer_are_a_question(planner: S
 def test_what_a_person_set_before_the_call_is_asked_about_and_a_yes_frees_it(planner: SlowPlanner) -> None:
     place, server = planner.place, planner.server
     planner.go.set()
-    server.plan({"steps": [shell("make", "echo made", gate=True), shell("tell", "echo told", "make")]})
+    server.plan({"steps": [shell("make", "echo made", gate=True), shell("tell", "echo hello", "make")]})
     place.agentfs("run", place.goal("Tell\n"), "--mode", "split", code=3)
     plan = planner.folder / "plan.json"
-    plan.write_text(plan.read_text().replace("echo told", "echo ADA"))
+    plan.write_text(plan.read_text().replace("echo hello", "echo ADA"))
     server.plan({"steps": [shell("make", "echo made", gate=True), shell("tell", "echo planned", "make")]})
     place.agentfs("replan", "job")
     place.agentfs("run", "--resume", "job", code=3)

@@ -104,8 +104,8 @@ def test_the_bug_is_fixed_in_three_files_and_its_tests_decide(tmp_path: Path) ->
     assert (claim["status"], claim["output"], claim["error"]["kind"]) == ("failed", "total is rounded", "check")
     assert "94 != 95" in claim["error"]["message"]
     assert place.read("steps/cart.2.result.json", "bug-fix")["status"] == "done"
-    told = (place.run_folder("bug-fix") / "steps/cart.2.log.jsonl").read_text()
-    assert ("94 != 95" in told, "money.py counts in cents" in told) == (True, False)
+    log = (place.run_folder("bug-fix") / "steps/cart.2.log.jsonl").read_text()
+    assert ("94 != 95" in log, "money.py counts in cents" in log) == (True, False)
     checks = place.read("planning/2.checks.json", "bug-fix")["checks"]
     assert [(check["kind"], check["ok"]) for check in checks] == [("command", True), ("command", True)]
     assert place.log() == [
@@ -189,7 +189,7 @@ def test_the_audit_gathers_what_the_logs_lack(tmp_path: Path) -> None:
     ]
 
 
-def test_the_patch_of_the_audit_mends_what_it_says(tmp_path: Path) -> None:
+def test_the_patch_of_the_audit_fixes_what_it_says(tmp_path: Path) -> None:
     place = copied("support-audit", tmp_path)
     played(place, *GOAL)
     assert "## Root cause" in (place.root / "report.md").read_text(encoding="utf-8")
@@ -248,10 +248,10 @@ def test_control_c_is_for_the_command_and_shows_no_traceback(tmp_path: Path) -> 
         assert process.stderr is not None
         first = process.stderr.readline()
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does
-        said = first + process.stderr.read()
+        output = first + process.stderr.read()
         assert process.wait(timeout=DEADLINE) == 130
-    assert said.splitlines()[-1] == "stopped; `agentfs watch` goes on from here"
-    assert "Traceback" not in said
+    assert output.splitlines()[-1] == "stopped; `agentfs watch` goes on from here"
+    assert "Traceback" not in output
 
 
 def test_a_command_that_is_not_there(tmp_path: Path) -> None:

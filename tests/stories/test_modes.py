@@ -12,8 +12,8 @@ from tests.workspaces import Place
 PLANNER, EXECUTOR = "gpt-5", "gpt-5-mini"
 GOAL = "Tidy the shop\n"
 CHECKED = "---\nchecks:\n  - kind: file\n    path: report.md\n---\nWrite a report.\n"
-MEND: dict[str, Any] = {
-    "id": "mend",
+FIX: dict[str, Any] = {
+    "id": "fix",
     "description": "Write the report",
     "tool": "write_file",
     "input": {"path": "report.md", "content": "all is well"},
@@ -47,7 +47,7 @@ def offered(request: dict[str, Any]) -> list[str]:
     return [tool["function"]["name"] for tool in request["tools"]]
 
 
-def said_to(server: ScriptedServer, number: int) -> str:
+def messages_of(server: ScriptedServer, number: int) -> str:
     return "\n".join(str(message["content"]) for message in server.requests[number]["messages"])
 
 
@@ -57,7 +57,7 @@ def assert_drifted(place: Place, why: str, *, kind: str = "drift") -> None:
     assert (error["kind"], error["message"]) == (kind, why)
     call = place.read("planning/2.json")
     assert (call["trigger"], call["step"], call["evidence"]) == ("drift", "do", ["steps/do.1.result.json"])
-    assert [step["id"] for step in place.read("plan.json")["steps"]] == ["mend"]
+    assert [step["id"] for step in place.read("plan.json")["steps"]] == ["fix"]
     assert not (place.run_folder() / "steps" / "do.2.json").exists(), "one loop is not tried twice"
     assert place.log() == [
         "agentfs job: revision 1, the first plan",
@@ -65,7 +65,7 @@ def assert_drifted(place: Place, why: str, *, kind: str = "drift") -> None:
         "agentfs job: done, 1 of 1 steps",
     ]
     outcome = place.read("outcome.json")
-    assert (outcome["steps"]["done"], outcome["steps"]["failed"]) == (["mend"], ["do"])
+    assert (outcome["steps"]["done"], outcome["steps"]["failed"]) == (["fix"], ["do"])
 
 
 # ── one loop ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -94,7 +94,7 @@ def test_single_is_one_loop_with_one_model(place: Place, server: ScriptedServer)
 
 def test_a_loop_that_hands_over_goes_on_as_split(place: Place, server: ScriptedServer) -> None:
     server.calls(("hand_over", {"why": "it takes nine pieces of work"}), to=EXECUTOR)
-    server.plan({"steps": [MEND]}, to=PLANNER)
+    server.plan({"steps": [FIX]}, to=PLANNER)
     place.agentfs("run", place.goal(GOAL))
     assert asked(server) == [EXECUTOR, PLANNER]
     assert_drifted(place, "it takes nine pieces of work")
@@ -106,7 +106,7 @@ def test_a_loop_that_reaches_its_turn_limit(place: Place, server: ScriptedServer
     place.env["AGENTFS_EXECUTOR_MAX_TURNS"] = "3"
     for number in range(3):
         server.calls(("write_file", {"path": f"{number}.txt", "content": "x"}), to=EXECUTOR)
-    server.plan({"steps": [MEND]}, to=PLANNER)
+    server.plan({"steps": [FIX]}, to=PLANNER)
     place.agentfs("run", place.goal(GOAL), "--mode", mode)
     assert_drifted(place, "it took 3 turns and did not finish")
     server.done()
@@ -115,10 +115,10 @@ def test_a_loop_that_reaches_its_turn_limit(place: Place, server: ScriptedServer
 def test_a_loop_that_goes_in_circles(place: Place, server: ScriptedServer) -> None:
     for _ in range(5):
         server.calls(("list_files", {"path": "."}), to=EXECUTOR)
-    server.plan({"steps": [MEND]}, to=PLANNER)
+    server.plan({"steps": [FIX]}, to=PLANNER)
     place.agentfs("run", place.goal(GOAL))
-    assert "same arguments" not in said_to(server, 2)
-    assert "3 times" in said_to(server, 3), "it is warned first"
+    assert "same arguments" not in messages_of(server, 2)
+    assert "3 times" in messages_of(server, 3), "it is warned first"
     why = "it went in circles: it called list_files with the same arguments 5 times, with the same result"
     assert_drifted(place, why)
     server.done()
@@ -128,12 +128,12 @@ def test_a_loop_that_claims_to_be_done_against_a_failing_check(place: Place, ser
     server.calls(("list_files", {}), to=EXECUTOR)
     for _ in range(4):  # it is sent back three times
         server.calls(finish("I wrote report.md"), to=EXECUTOR)
-    server.plan({"steps": [MEND]}, to=PLANNER)
+    server.plan({"steps": [FIX]}, to=PLANNER)
     place.agentfs("run", place.goal(CHECKED))
     missing = "there is no report.md in the working folder"
     assert_drifted(place, f"it claimed to be done against a failing check: file: {missing}")
-    assert missing in said_to(server, 2), "the loop is told what is missing"
-    assert missing in said_to(server, 5), "the planner sees which check failed"
+    assert missing in messages_of(server, 2), "the prompt of the loop names what is missing"
+    assert missing in messages_of(server, 5), "the planner sees which check failed"
     server.done()
 
 
@@ -158,7 +158,7 @@ def test_a_scratchpad_is_written_first_and_shown_every_turn(place: Place, server
     place.agentfs("run", place.goal(GOAL), "--mode", "scratchpad", "--workdir", ".")
     assert asked(server) == [EXECUTOR] * 4
     assert (place.run_folder() / "files" / "PLAN.md").read_text() == "- [x] sweep the floor\n"
-    assert "PLAN.md" in said_to(server, 1).splitlines()[-1], "nothing else is done before there is a plan"
+    assert "PLAN.md" in messages_of(server, 1).splitlines()[-1], "nothing else is done before there is a plan"
     shown = [str(request["messages"][-1]["content"]) for request in server.requests[2:]]
     assert ["- [ ] sweep" in shown[0], "- [x] sweep" in shown[1], "- [ ] sweep" in shown[1]] == [True, True, False]
 
@@ -167,7 +167,7 @@ def test_a_scratchpad_drifts_too(place: Place, server: ScriptedServer) -> None:
     place.env["AGENTFS_EXECUTOR_MAX_TURNS"] = "2"
     server.calls(("write_file", {"path": "PLAN.md", "content": "- [ ] think\n"}), to=EXECUTOR)
     server.says("I think.", to=EXECUTOR)
-    server.plan({"steps": [MEND]}, to=PLANNER)
+    server.plan({"steps": [FIX]}, to=PLANNER)
     place.agentfs("run", place.goal(GOAL), "--mode", "scratchpad")
     assert_drifted(place, "it took 2 turns and did not finish")
 
@@ -178,7 +178,7 @@ def test_a_scratchpad_drifts_too(place: Place, server: ScriptedServer) -> None:
 @pytest.mark.parametrize("words", [("--mode", "split"), ("--approve", "plan"), ("--approve", "always")])
 def test_the_planner_is_asked_first(place: Place, server: ScriptedServer, words: tuple[str, ...]) -> None:
     """In split, and in auto where a person reviews plans: they get one worth reviewing."""
-    server.plan({"steps": [MEND]})
+    server.plan({"steps": [FIX]})
     reviewed = "--approve" in words
     place.agentfs("run", place.goal(GOAL), *words, code=3 if reviewed else 0)
     assert asked(server) == [PLANNER]
@@ -186,14 +186,14 @@ def test_the_planner_is_asked_first(place: Place, server: ScriptedServer, words:
     if reviewed:
         place.agentfs("approve", "job")
         place.agentfs("run", "--resume", "job")
-    assert place.read("outcome.json")["steps"]["done"] == ["mend"]
+    assert place.read("outcome.json")["steps"]["done"] == ["fix"]
 
 
 def test_stepwise_stops_at_its_number_of_steps(place: Place, server: ScriptedServer) -> None:
     goal = "---\nlimits:\n  steps: 2\n---\nCount.\n"
     for number in (1, 2):
         name = f"count-{number}"
-        server.plan({"steps": [{**MEND, "id": name, "input": {"path": f"{name}.txt", "content": name}}]})
+        server.plan({"steps": [{**FIX, "id": name, "input": {"path": f"{name}.txt", "content": name}}]})
     done = place.agentfs("run", place.goal(goal), "--mode", "stepwise", code=3)
     assert "the limit of 2 steps is reached" in done.stderr
     assert asked(server) == [PLANNER, PLANNER]

@@ -14,7 +14,7 @@ from tests.workspaces import Place, end, wait_for
 GATED = (
     "### a\n```sh\necho a\n```\n### send\ngate\n```sh\necho sent\n```\n### who\nafter: nothing\n```ask\nWho?\n```\n"
 )
-TELL = """on_wait = 'echo "$AGENTFS_RUN|$AGENTFS_WHAT|$AGENTFS_FILE|$AGENTFS_WHY|$AGENTFS_HOW" >> told'\n"""
+TELL = """on_wait = 'echo "$AGENTFS_RUN|$AGENTFS_WHAT|$AGENTFS_FILE|$AGENTFS_WHY|$AGENTFS_HOW" >> notices'\n"""
 
 
 def settings(place: Place, text: str = TELL) -> None:
@@ -22,12 +22,12 @@ def settings(place: Place, text: str = TELL) -> None:
     (place.root / "agentfs.toml").write_text(text)
 
 
-def told(place: Place) -> list[str]:
-    path = place.root / "told"
+def notices(place: Place) -> list[str]:
+    path = place.root / "notices"
     return sorted(path.read_text().splitlines()) if path.exists() else []
 
 
-def test_each_thing_is_told_once_whoever_drives(place: Place) -> None:
+def test_each_thing_is_reported_once_whatever_drives_the_run(place: Place) -> None:
     settings(place)
     place.agentfs("run", place.runbook(GATED), code=3)
     folder = place.run_folder()
@@ -36,18 +36,18 @@ def test_each_thing_is_told_once_whoever_drives(place: Place) -> None:
         f"{run}|ask|{folder}/steps/who.1.question.md|who: Who?|agentfs reply {run} who TEXT",
         f"{run}|gate|{folder}/steps/send.1.question.md|send: needs approval|agentfs approve {run} send",
     ]
-    assert told(place) == things
+    assert notices(place) == things
     place.agentfs("run", "--resume", "job", code=3)
     place.agentfs("approve", "job", "send")
     place.agentfs("run", "--resume", "job", code=3)
-    assert told(place) == things
+    assert notices(place) == things
     lines = [json.loads(line) for line in (folder / "on_wait.log.jsonl").read_text().splitlines()]
     assert [line["event"] for line in lines if line.get("what") == "gate"] == ["begins"]
     assert sorted(line["event"] for line in lines) == ["begins", "begins", "ended", "ended"]
     place.ledger_is_sound()
 
 
-def test_items_that_were_cut_off_are_told_once_however_they_are_answered(place: Place) -> None:
+def test_items_that_were_cut_off_are_reported_once_however_they_are_answered(place: Place) -> None:
     settings(place)
     process = place.begin(
         "run", place.runbook("### work\neach: a, b, c\n```sh\ntouch {{item}}; test -e go || sleep 600\n```\n")
@@ -61,14 +61,14 @@ def test_items_that_were_cut_off_are_told_once_however_they_are_answered(place: 
     why = (
         "work~a: it was cut off and is not repeatable: a person must say what became of it (and 2 more of its items)"
     )
-    assert (place.root / "told").read_text() == (
+    assert (place.root / "notices").read_text() == (
         f"{run}|cut|{folder}/steps/work~a.1.question.md|{why}|agentfs reply {run} work again\n"
         f"agentfs reply {run} work done\nagentfs reply {run} work failed\n"
     )
-    before = told(place)
+    before = notices(place)
     place.agentfs("reply", "job", "work~a", "done")
     place.agentfs("resume", "job", code=3)
-    assert told(place) == before
+    assert notices(place) == before
     place.agentfs("reply", "job", "work", "done")
     place.agentfs("resume", "job")
     place.ledger_is_sound()
@@ -79,31 +79,31 @@ def test_a_daemon_that_is_killed_tells_nothing_twice(place: Place) -> None:
     goal = "---\napprove: plan\n---\n" + book("echo a", lines="gate")
     with Watching(place) as daemon:
         daemon.drop("job.md", goal)
-        wait_for(lambda: len(told(place)) == 1, "the draft to be told")
+        wait_for(lambda: len(notices(place)) == 1, "the draft to be reported")
         daemon.end(signal.SIGKILL)
-    assert told(place)[0].split("|")[1] == "draft"
+    assert notices(place)[0].split("|")[1] == "draft"
     with Watching(place) as daemon:
-        daemon.wait_to_hear("waits: the plan is a draft")
+        daemon.wait_for_output("waits: the plan is a draft")
         place.agentfs("approve", "job")
-        wait_for(lambda: len(told(place)) == 2, "the gate to be told")
+        wait_for(lambda: len(notices(place)) == 2, "the gate to be reported")
         place.agentfs("pause", "job")
-        daemon.wait_to_hear("is paused")
+        daemon.wait_for_output("is paused")
         place.agentfs("resume", "job")
         place.agentfs("approve", "job")
         assert daemon.outcome("job")["status"] == "done"
-    assert [line.split("|")[1] for line in told(place)] == ["draft", "gate"]
+    assert [line.split("|")[1] for line in notices(place)] == ["draft", "gate"]
 
 
 def test_a_slow_command_holds_nobody_up(place: Place) -> None:
-    settings(place, "on_wait = 'while ! test -e go; do sleep 0.05; done; echo told > told'\n")
+    settings(place, "on_wait = 'while ! test -e go; do sleep 0.05; done; echo hello > notices'\n")
     with Watching(place) as daemon:
         daemon.drop("asks.md", book("echo a", lines="gate"))
         wait_for(lambda: any(place.runs.glob("*/asks/on_wait.log.jsonl")), "the command to begin")
         daemon.drop("other.md", book("echo other"))
         assert daemon.outcome("other")["answer"] == "other"
-    assert told(place) == []
+    assert notices(place) == []
     (place.root / "go").touch()
-    wait_for((place.root / "told").exists, "the command, which runs on by itself")
+    wait_for((place.root / "notices").exists, "the command, which runs on by itself")
 
 
 @pytest.mark.parametrize(
@@ -115,12 +115,12 @@ def test_a_slow_command_holds_nobody_up(place: Place) -> None:
 )
 def test_a_command_that_fails_is_one_line(place: Place, command: str, words: str) -> None:
     settings(place, f"on_wait = {command}\n")
-    said = place.agentfs("run", place.runbook("### a\ngate\n```sh\ntrue\n```\n"), code=3).stderr
+    output = place.agentfs("run", place.runbook("### a\ngate\n```sh\ntrue\n```\n"), code=3).stderr
     run = f"{place.run_folder().parent.name}/job"
-    assert [line for line in said.splitlines() if "on_wait" in line] == [
-        line for line in said.splitlines() if line.startswith(words.format(run=run))
+    assert [line for line in output.splitlines() if "on_wait" in line] == [
+        line for line in output.splitlines() if line.startswith(words.format(run=run))
     ]
-    assert said.count("on_wait") == 1
+    assert output.count("on_wait") == 1
 
 
 def test_the_command_may_call_agentfs(place: Place) -> None:
@@ -135,20 +135,20 @@ def test_the_command_may_call_agentfs(place: Place) -> None:
         assert daemon.outcome("job")["answer"] == "a"
 
 
-def test_an_edit_that_does_not_read_is_told_once_however_often_it_is_saved(place: Place) -> None:
+def test_an_edit_that_cannot_be_read_is_reported_once_however_often_it_is_saved(place: Place) -> None:
     settings(place)
     with Watching(place) as daemon:
         daemon.drop("job.md", book("echo a", lines="gate"))
-        wait_for(lambda: len(told(place)) == 1, "the gate to be told")
+        wait_for(lambda: len(notices(place)) == 1, "the gate to be reported")
         plan = place.run_folder() / "plan.json"
         good = plan.read_text()
         plan.write_text("{")
-        wait_for(lambda: len(told(place)) == 2, "the plan to be told")
+        wait_for(lambda: len(notices(place)) == 2, "the plan to be reported")
         plan.write_text("{}")
         wait_for(lambda: "'status' is missing" in (plan.parent / "plan.error.md").read_text(), "the other error")
         plan.write_text(good)
-        wait_for(lambda: not (plan.parent / "plan.error.md").exists(), "it to be mended")
-    assert [line.split("|")[1] for line in told(place)] == ["gate", "plan"]
+        wait_for(lambda: not (plan.parent / "plan.error.md").exists(), "it to be fixed")
+    assert [line.split("|")[1] for line in notices(place)] == ["gate", "plan"]
 
 
 def test_nobody_elses_command_is_run(place: Place, tmp_path: Path) -> None:

@@ -92,8 +92,8 @@ def play(place: Place, commands: list[list[str]], system: str | None, imports: l
         check=False,
     )
     assert done.stderr == ""
-    told = [(code, out, err) for code, out, err in json.loads(done.stdout)]
-    return dict(zip(map(tuple, commands), told, strict=True))
+    results = [(code, out, err) for code, out, err in json.loads(done.stdout)]
+    return dict(zip(map(tuple, commands), results, strict=True))
 
 
 def test_every_command_reads_edits_or_drives() -> None:
@@ -105,7 +105,7 @@ def test_every_command_reads_edits_or_drives() -> None:
 
 def test_what_only_reads_says_the_same_there(here: Played, there: Played) -> None:
     assert {words: there[words] for words in here} == here
-    assert {words: told[0] for words, told in here.items() if told[0]} == {("check", "broken.md"): 2}
+    assert {words: results[0] for words, results in here.items() if results[0]} == {("check", "broken.md"): 2}
 
 
 def test_what_drives_says_in_one_line_what_is_missing_and_makes_nothing(made: Place, there: Played) -> None:
@@ -129,7 +129,7 @@ def test_the_doctor_says_so_too(there: Played) -> None:
 def test_edits_made_there_are_driven_on_linux(made: Place, tmp_path: Path) -> None:
     place = Place(tmp_path)
     shutil.copytree(made.root, place.root, symlinks=True, dirs_exist_ok=True)
-    assert [told[0] for told in play(place, EDITING, "windows").values()] == [0, 0, 0]
+    assert [results[0] for results in play(place, EDITING, "windows").values()] == [0, 0, 0]
     place.agentfs("trust", ".")
     assert place.agentfs("run", "--resume", "gated").stdout == "hello\n"
     assert "none of the plan's last steps was done" in place.agentfs("run", "--resume", "failed", code=1).stderr

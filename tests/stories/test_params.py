@@ -95,22 +95,22 @@ def test_values_from_a_file_count_after_what_was_typed(place: Place, deploy: str
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "said"),
+    ("name", "text", "message"),
     [
         ("none.yaml", None, "agentfs: --params none.yaml: No such file or directory\n"),
         ("a.yaml", "- 1\n", "agentfs: a.yaml:1:1: the values are no fields (write each as name: value)\n"),
         ("a.json", "{", "agentfs: a.json:1:1: the file ends in the middle"),
     ],
 )
-def test_a_file_of_values_that_is_none(place: Place, deploy: str, name: str, text: str | None, said: str) -> None:
+def test_a_file_of_values_that_is_none(place: Place, deploy: str, name: str, text: str | None, message: str) -> None:
     if text is not None:
         (place.root / name).write_text(text, encoding="utf-8")
     refused = place.agentfs("run", deploy, "--params", name, code=2)
-    assert refused.stderr.startswith(said)
+    assert refused.stderr.startswith(message)
     assert list(place.runs.glob("????-??-??/*")) == []
 
 
-def test_everything_that_is_wrong_is_told_at_once_with_a_command_that_would_do(place: Place, deploy: str) -> None:
+def test_everything_that_is_wrong_is_reported_at_once_with_a_command_that_works(place: Place, deploy: str) -> None:
     refused = place.agentfs("run", deploy, "-p", "evn=prod", "-p", "replicas=0", code=2)
     assert refused.stderr == (
         "runbooks/deploy.md:2:1: there is no parameter 'evn' (did you mean 'env'?) [/params/evn]\n"
@@ -228,7 +228,7 @@ def test_bad_declarations_are_refused_before_anything_is_made(place: Place) -> N
     assert list(place.runs.glob("????-??-??/*")) == []
 
 
-def test_a_path_that_the_value_does_not_have_is_told_before_anything_runs(place: Place) -> None:
+def test_a_path_that_the_value_does_not_have_is_reported_before_anything_runs(place: Place) -> None:
     place.agentfs("init")
     place.runbook("### a\n```sh\necho {{params.db.prot}}\n```\n", "params:\n  db: object")
     refused = place.agentfs("run", "job.md", "-p", "db={port: 1}", code=2)
@@ -266,8 +266,8 @@ def test_many_such_schemas_take_no_longer_than_one(place: Place, monkeypatch: py
     place.agentfs("init")
     params = "".join(f'\n  x{n}: {{type: string, pattern: "^(a+)+$", default: aaab}}' for n in range(100))
     place.runbook("### a\n```sh\necho {{params.x1}}\n```\n", f"params:{params}")
-    code, said, err = place.looks("check", "job.md")
-    assert (code, said.count("the schema took too long to judge"), len(asked)) == (2, 100, 1), said + err
+    code, output, err = place.looks("check", "job.md")
+    assert (code, output.count("the schema took too long to judge"), len(asked)) == (2, 100, 1), output + err
 
 
 # ── reuse ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -334,15 +334,15 @@ def test_requests_that_cannot_be_taken(place: Place, deploy: str) -> None:
         f"---\napprove: plan\n---\n{DEPLOY.split('---')[2].replace('{{params.', '{{x.')}", "runbooks/strict.md"
     )
     place.goal("# Do\n\n## Steps\n\n### a\nWords.\n\n### a\n```sh\ntrue\n```\n", "runbooks/broken.md")
-    for request_text, said in REQUESTS:
+    for request_text, message in REQUESTS:
         place.goal(request_text, "x.yaml")
         refused = place.agentfs("run", "x.yaml", code=2)
-        assert refused.stderr.removeprefix("agentfs: ").startswith(said), request_text
+        assert refused.stderr.removeprefix("agentfs: ").startswith(message), request_text
         assert list(place.runs.glob("????-??-??/*")) == []
         assert place.looks("check", "x.yaml")[0] == 2
 
 
-def test_what_is_wrong_with_a_used_goal_is_said_of_that_file(place: Place) -> None:
+def test_problems_of_a_used_goal_name_that_file(place: Place) -> None:
     place.agentfs("init")
     (place.root / "runbooks").mkdir()
     place.goal("# x\n\n## Steps\n\n### a\n```sh\necho {{steps.b.output}}\n```\n", "runbooks/broken.md")
@@ -358,7 +358,7 @@ def test_requests_are_dropped_like_goals(place: Place, deploy: str) -> None:
         daemon.drop("bad.json", '{"uses": "runbooks/deploy.md", "params": {"evn": "prod"}}')
         rejected = place.root / "goals" / "rejected"
         wait_for((rejected / "bad.json.error.md").exists, "the bad one to be rejected")
-        daemon.wait_to_hear("(and 1 more); see goals/rejected/bad.json.error.md")
+        daemon.wait_for_output("(and 1 more); see goals/rejected/bad.json.error.md")
         wait_for(lambda: any(place.runs.glob("*/good/outcome.json")), "the good one to end")
     assert contents(place.root / "goals") == ["rejected/bad.json", "rejected/bad.json.error.md"]
     words = (rejected / "bad.json.error.md").read_text(encoding="utf-8")

@@ -141,12 +141,12 @@ def test_an_act_by_file_is_the_same_by_command(place: Place, act: str, by: str) 
 def test_an_approval_is_for_the_revision_that_was_looked_at(place: Place) -> None:
     place.agentfs("plan", place.runbook("### a\n```sh\necho a\n```\n"))
     edit(place, lambda plan: plan["steps"][0]["input"].update(command="echo A"))
-    said = place.agentfs("approve", "job@1", code=2).stderr
-    assert "revision 1" in said
+    output = place.agentfs("approve", "job@1", code=2).stderr
+    assert "revision 1" in output
     assert place.read("plan.json")["status"] == "draft"
     go_on(place, 3)
-    said = place.agentfs("approve", "job@1", code=2).stderr
-    assert "has changed since revision 1: look at it first (agentfs diff" in said
+    output = place.agentfs("approve", "job@1", code=2).stderr
+    assert "has changed since revision 1: look at it first (agentfs diff" in output
     place.agentfs("approve", "job@2")
     assert go_on(place) == "A\n"
     assert tree(
@@ -207,14 +207,14 @@ def test_always_asks_again_only_when_unfinished_steps_change(place: Place, serve
     begin(place, server, "--approve", "always")
     place.agentfs("approve", "job")
     server.plan({"keep": True})
-    server.plan({"steps": [shell("b", "echo mended", "a"), shell("c", "echo c", "b")]})
+    server.plan({"steps": [shell("b", "echo fixed", "a"), shell("c", "echo c", "b")]})
     go_on(place, 3)
     calls = sorted(path.name for path in place.run_folder().glob("planning/*.question*.md"))
     assert calls == ["3.question.md"], "to keep the plan is no change of it"
     assert changed(place, "--question")[-6:] == [
         '- every answer that changes steps is looked at (approve = "always")',
         "~ b  changed",
-        "    input.command: cat none -> echo mended",
+        "    input.command: cat none -> echo fixed",
         "    max_attempts: 1 -> nothing",
         "still to run: b, c",
         "kept: a",
@@ -236,9 +236,9 @@ def test_what_i_set_stays_set_until_i_say_otherwise(place: Place, server: Script
     place.agentfs("plan", place.goal("Tell c\n"), "--mode", "split")
     edit(place, lambda plan: plan["steps"][2]["input"].update(command="echo mine"))
     place.agentfs("approve", "job")
-    server.plan({"steps": [shell("b", "echo mended", "a"), shell("c", "echo theirs", "b")]})
+    server.plan({"steps": [shell("b", "echo fixed", "a"), shell("c", "echo theirs", "b")]})
     go_on(place, 3)
-    assert "- c: input" in json.dumps(server.requests[-1]["messages"]), "the planner is told"
+    assert "- c: input" in json.dumps(server.requests[-1]["messages"]), "the planner's prompt names the edit"
     assert "- it changes what you set by hand: c.input" in changed(place, "--question")
     assert "Ada" in blamed(place, "c", "input")
     place.agentfs("approve", "job")

@@ -117,13 +117,13 @@ def test_cancel_says_at_once_what_it_waits_for(place: Place) -> None:
     end(driver)
     cancelling = place.begin("cancel", "job")
     assert cancelling.stderr is not None
-    said: list[str] = []
-    while not said or "waiting" not in said[-1]:
-        said.append(cancelling.stderr.readline())
-        assert said[-1], said
-    assert not (place.run_folder("job") / "outcome.json").exists(), "it is said before it is waited for"
+    output: list[str] = []
+    while not output or "waiting" not in output[-1]:
+        output.append(cancelling.stderr.readline())
+        assert output[-1], output
+    assert not (place.run_folder("job") / "outcome.json").exists(), "it is reported before it is waited for"
     orphan = "slow.1 may still run at box, and its driver is gone"
-    assert said[-1] == f"{orphan}: waiting {TIMING.place_orphan:g} s, in which it ends itself\n"
+    assert output[-1] == f"{orphan}: waiting {TIMING.place_orphan:g} s, in which it ends itself\n"
     assert cancelling.wait(60) == 0
     end(cancelling)
     assert place.read("outcome.json")["status"] == "cancelled"

@@ -43,7 +43,7 @@ def run(place: Place, *words: str, code: int = 0, goal: str = "Tidy the shop\n")
 
 
 def asked(server: ScriptedServer, number: int = -1) -> str:
-    """Return what the planner was told in a request, as text."""
+    """Return the text of a request to the planner."""
     return json.dumps(server.requests[number]["messages"])
 
 
@@ -65,7 +65,7 @@ def test_a_goal_in_words_becomes_a_plan_that_is_carried_out(place: Place, server
     server.done()
 
 
-def test_a_step_that_fails_is_planned_anew_and_finished_work_is_kept(place: Place, server: ScriptedServer) -> None:
+def test_a_step_that_fails_is_planned_again_and_finished_work_is_kept(place: Place, server: ScriptedServer) -> None:
     read = shell("read", "cat nothing.txt", max_attempts=2, depends_on=["make"])
     server.plan({"steps": [shell("make", "echo made >> made.txt; echo ok"), read]})
     server.plan({"steps": [shell("read-it", "cat made.txt")]})
@@ -82,7 +82,7 @@ def test_a_step_that_fails_is_planned_anew_and_finished_work_is_kept(place: Plac
     server.done()
 
 
-def test_a_surprise_is_told_to_the_planner_which_may_keep_the_plan(place: Place, server: ScriptedServer) -> None:
+def test_a_surprise_goes_to_the_planner_which_may_keep_the_plan(place: Place, server: ScriptedServer) -> None:
     surprising = shell("count", "echo '{\"rows\": 0}'", expects={"properties": {"rows": {"minimum": 1}}})
     server.plan({"steps": [surprising, shell("tell", "echo fine", depends_on=["count"])]})
     server.plan({"keep": True})
@@ -129,7 +129,7 @@ def test_replans_have_a_budget_and_a_top_up_goes_on(place: Place, server: Script
     assert place.read("plan.json")["limits"] == {"replans": 2}
 
 
-def test_the_goal_edited_mid_run_is_planned_anew(place: Place, server: ScriptedServer) -> None:
+def test_the_goal_edited_mid_run_is_planned_again(place: Place, server: ScriptedServer) -> None:
     server.plan({"steps": [shell("wait", "echo before"), shell("end", "echo old", depends_on=["wait"], gate=True)]})
     run(place, code=3)
     server.plan({"steps": [shell("end-well", "echo new")]})
@@ -157,14 +157,14 @@ def test_replan_md_and_the_command_ask_for_another_plan(place: Place, server: Sc
     assert triggers(place)[1] == ("asked", None, ["planning/2.asked.md"])
     assert "use the new way" in asked(server)
     server.plan({"steps": [shell("newest", "echo newest")]})
-    said = place.agentfs("replan", "job", "--because", "newer still").stderr
-    assert "agentfs resume" in said
+    output = place.agentfs("replan", "job", "--because", "newer still").stderr
+    assert "agentfs resume" in output
     place.agentfs("run", "--resume", "job", code=3)
     place.agentfs("approve", "job", "planning/3")
     assert place.agentfs("run", "--resume", "job").stdout == "newest\n"
     assert place.log()[2] == "agentfs planner job: revision 3, as asked"
-    said = place.agentfs("replan", "job").stderr
-    assert "outcome.json: removed" in said
+    output = place.agentfs("replan", "job").stderr
+    assert "outcome.json: removed" in output
 
 
 def test_a_draft_is_looked_at_and_may_be_rejected(place: Place, server: ScriptedServer) -> None:

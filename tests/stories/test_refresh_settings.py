@@ -105,8 +105,8 @@ def test_tightened_settings_reach_a_run_too_and_a_goal_may_still_only_tighten(pl
     settings(place, 'read = ["/srv"]\nallow = ["shell", "note", "ask"]')
     place.agentfs("run", place.runbook("### a\ngate\n```sh\ntrue\n```\n", front="tools: [shell, note]"), code=3)
     settings(place, 'allow = ["shell", "python", "ask", "note"]')
-    said = place.agentfs("resume", "job", "--refresh-settings", code=3).stderr
-    assert '"read" of "tools" is now [] (it was ["/srv"])' in said
+    output = place.agentfs("resume", "job", "--refresh-settings", code=3).stderr
+    assert '"read" of "tools" is now [] (it was ["/srv"])' in output
     assert place.read("plan.json")["tools"] == {"read": []}
     settings(place, 'read = ["/srv"]\nallow = ["shell", "note"]')
     place.agentfs("resume", "job", "--refresh-settings", code=3)
@@ -117,8 +117,8 @@ def test_tightened_settings_reach_a_run_too_and_a_goal_may_still_only_tighten(pl
 
 def test_a_fork_begins_with_the_settings_of_today(place: Place, failed: str) -> None:
     data = place.root.parent / "data"
-    said = place.agentfs("fork", "job", "--name", "again").stderr
-    assert f'as agentfs.toml has it today: "read" of "tools" is now ["{data}"] (it was [])' in said
+    output = place.agentfs("fork", "job", "--name", "again").stderr
+    assert f'as agentfs.toml has it today: "read" of "tools" is now ["{data}"] (it was [])' in output
     assert place.agentfs("run", "--resume", "again").stdout == "42\n"
     assert place.read("run.json", "again")["read"] == [str(data)]
     assert "tools" not in place.read("plan.json", "again")

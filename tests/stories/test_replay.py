@@ -244,16 +244,16 @@ def test_a_changed_prompt_departs_at_the_first_request_unless_that_may_be(
     assert {departure["request"] for departure in page["departures"]} == {True}
 
 
-def test_what_is_missing_is_said_with_exit_code_2(place: Place, server: ScriptedServer) -> None:
+def test_what_is_missing_is_reported_with_exit_code_2(place: Place, server: ScriptedServer) -> None:
     replanned(place, server)
     log = place.run_folder() / "planning" / "2.log.jsonl"
     lines = log.read_text(encoding="utf-8").splitlines(keepends=True)
     log.write_text("".join(lines[:2]), encoding="utf-8")
     assert "planning/2.log.jsonl holds 1 of the 2 requests to gpt-5" in replay(place, code=2).stderr
     log.unlink()
-    said = replay(place, code=2).stderr
-    assert "cannot be replayed" in said
-    assert "planning/2.log.jsonl is missing: it holds the 2 requests to gpt-5" in said
+    output = replay(place, code=2).stderr
+    assert "cannot be replayed" in output
+    assert "planning/2.log.jsonl is missing: it holds the 2 requests to gpt-5" in output
     assert place.agentfs("replay", "nothing", code=2).stderr.startswith("agentfs: there is no run 'nothing'")
 
 

@@ -53,17 +53,17 @@ def test_one_about_an_attempt_that_was_cut_off(place: Place) -> None:
     end(process)
     place.agentfs("resume", "job", code=3)
     answer(place, "steps/slow.1.reply.md", "it worked\n")
-    said = place.agentfs("status", "job").stdout
-    assert "the reply begins with 'it worked', not with again, done or failed" in said
+    output = place.agentfs("status", "job").stdout
+    assert "the reply begins with 'it worked', not with again, done or failed" in output
 
 
 def test_watch_and_its_status_page_point_it_out(place: Place) -> None:
     words = "the reply begins with 'yes', not with approve or reject"
     with Watching(place) as daemon:
         daemon.drop("job.md", f"# Job\n\n## Steps\n\n{GATE}")
-        daemon.wait_to_hear("job: waits: ")
+        daemon.wait_for_output("job: waits: ")
         answer(place, "steps/send.1.reply.md", "yes\n")
-        daemon.wait_to_hear(words)
+        daemon.wait_for_output(words)
         assert words in place.agentfs("status").stdout
         assert words in place.agentfs("status", "job").stdout
         page = place.run_folder() / "STATUS.md"
@@ -80,10 +80,10 @@ def test_run_points_it_out_while_other_steps_run(place: Place) -> None:
     answer(place, "steps/send.1.reply.md", "yes\n")
     wait_for(lambda: "'yes'" in (place.run_folder() / "STATUS.md").read_text(), "the page")
     (place.run_folder() / "files" / "go").touch()
-    code, _, said = end(process, signal.SIGCONT)
+    code, _, output = end(process, signal.SIGCONT)
     assert code == 3
     words = "send: the reply begins with 'yes', not with approve or reject"
-    assert said.index(words) < said.index("slow: done")
+    assert output.index(words) < output.index("slow: done")
 
 
 # ── several runs ──────────────────────────────────────────────────────────────────────────────────────────
@@ -101,9 +101,9 @@ def reply_of(place: Place, run: str, step: str = "send") -> str:
 
 def test_several_runs_are_approved_at_once(place: Place) -> None:
     several(place, "one", "two", "three")
-    said = place.agentfs("approve", "one", "two", "three").stderr
+    output = place.agentfs("approve", "one", "two", "three").stderr
     assert [reply_of(place, run) for run in ("one", "two", "three")] == ["approve\n"] * 3
-    assert said.count("nothing drives it") == 3
+    assert output.count("nothing drives it") == 3
 
 
 def test_several_runs_are_rejected_for_the_same_reason(place: Place) -> None:
@@ -131,7 +131,7 @@ def test_a_word_behind_a_run_is_its_step_first(place: Place) -> None:
     assert (reply_of(place, "job"), reply_of(place, "sign")) == ("approve\n", "approve\n")
 
 
-def test_a_step_that_is_not_there_is_told_so(place: Place) -> None:
+def test_a_step_that_does_not_exist_is_reported(place: Place) -> None:
     several(place, "one")
     refused = place.agentfs("approve", "one", "sned", code=2).stderr
     assert "did you mean 'send'?" in refused
@@ -139,8 +139,8 @@ def test_a_step_that_is_not_there_is_told_so(place: Place) -> None:
 
 def test_a_dry_run_of_several_writes_nothing(place: Place) -> None:
     several(place, "one", "two")
-    said = place.agentfs("approve", "one", "two", "--dry-run").stderr
-    assert said.count("send.1.reply.md: approve") == 2
+    output = place.agentfs("approve", "one", "two", "--dry-run").stderr
+    assert output.count("send.1.reply.md: approve") == 2
     assert [reply_of(place, run) for run in ("one", "two")] == ["", ""]
 
 

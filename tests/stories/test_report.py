@@ -1,4 +1,4 @@
-"""`agentfs report`: one page that tells a run, and stands by itself."""
+"""`agentfs report`: one self-contained page about a run."""
 
 import base64
 import hashlib
@@ -30,8 +30,8 @@ class Elements(HTMLParser):
 
 
 def report(place: Place, run: str = "job") -> str:
-    code, _, said = place.looks("report", run, "-o", "run.html")
-    assert (code, re.sub(r"\d+ kB", "N kB", said)) == (0, "run.html: N kB, opens in any browser\n")
+    code, _, output = place.looks("report", run, "-o", "run.html")
+    assert (code, re.sub(r"\d+ kB", "N kB", output)) == (0, "run.html: N kB, opens in any browser\n")
     return (place.root / "run.html").read_text(encoding="utf-8")
 
 
@@ -53,7 +53,7 @@ def must_stand_alone(source: str) -> None:
     assert policy == f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
 
 
-def test_a_report_tells_a_run_and_stands_alone(place: Place) -> None:
+def test_a_report_shows_a_run_and_is_self_contained(place: Place) -> None:
     steps = (
         "### try\n```sh\necho not yet\nexit 3\n```\n\n"
         "### another\ninstead of: try\n```sh\necho worked\n```\ncheck: `true`\n\n### last\n```sh\necho the end\n```\n"
@@ -76,7 +76,7 @@ def test_a_report_tells_a_run_and_stands_alone(place: Place) -> None:
     assert opened == ["revision-2", "revision-1", "step-try"]  # the first failure opens by itself
 
 
-def test_nothing_that_was_said_becomes_markup(place: Place) -> None:
+def test_no_text_becomes_markup(place: Place) -> None:
     """Goal, step, output, error, check, question, reply, file name and branch: all of it stays text."""
     steps = [
         {"id": "say", "tool": "shell", "input": {"command": f"echo '{EVIL}'; touch '<script>x<script>'"}, "description": EVIL, "why": EVIL},
@@ -120,10 +120,10 @@ def test_fifty_steps_that_print_much_stay_below_300_kb(place: Place) -> None:
 def test_without_a_file_it_goes_to_standard_output(place: Place, tmp_path: Path) -> None:
     place.agentfs("run", place.runbook("### a\n```sh\ntrue\n```\n"))
     assert place.agentfs("report", "job").stdout.startswith("<!doctype html>\n")
-    code, _, said = place.looks("report", "job", "-o", str(tmp_path / "no" / "such" / "folder.html"))
-    assert (code, "cannot be written: No such file or directory" in said) == (2, True)
-    code, _, said = place.looks("report", "nothing")
-    assert (code, "there is no run 'nothing'" in said) == (2, True)
+    code, _, output = place.looks("report", "job", "-o", str(tmp_path / "no" / "such" / "folder.html"))
+    assert (code, "cannot be written: No such file or directory" in output) == (2, True)
+    code, _, output = place.looks("report", "nothing")
+    assert (code, "there is no run 'nothing'" in output) == (2, True)
 
 
 def test_a_planner_that_is_a_program_is_no_model(place: Place) -> None:

@@ -10,7 +10,7 @@ from tests.daemons import Watching
 from tests.workspaces import Place, end, wait_for
 
 THIRD_TIME = "### fetch\n```sh\necho x >> tries\ntest $(wc -l < tries) -ge 3\n```\nretries: 3 every {pause}\n"
-NEVER = "### fetch\n```sh\necho no route >&2\nexit 7\n```\nretries: 3 every 1h\n### tell\n```sh\necho told\n```\n"
+NEVER = "### fetch\n```sh\necho no route >&2\nexit 7\n```\nretries: 3 every 1h\n### tell\n```sh\necho hello\n```\n"
 
 
 def seconds(one: str, other: str) -> float:
@@ -32,8 +32,8 @@ def check_pauses(place: Place, name: str, pause: float) -> None:
 def test_a_run_waits_before_each_try_and_wakes_in_time(place: Place) -> None:
     done = place.agentfs("run", place.runbook(THIRD_TIME.format(pause="0.3s")))
     check_pauses(place, "job", 0.3)
-    told = re.findall(r"fetch: FAILED .*; (retrying in .*)", done.stderr)
-    assert told == ["retrying in 0.3 s", "retrying in 0.6 s"]
+    waits = re.findall(r"fetch: FAILED .*; (retrying in .*)", done.stderr)
+    assert waits == ["retrying in 0.3 s", "retrying in 0.6 s"]
     assert place.read("plan.json")["steps"][0] | {"input": {}} == {
         "id": "fetch",
         "tool": "shell",
@@ -51,7 +51,7 @@ def test_a_daemon_does_too_and_others_go_on_meanwhile(tmp_path: Path) -> None:
         daemon.drop("slow.md", f"# Slow\n\n## Steps\n\n{THIRD_TIME.format(pause='0.5s')}")
         assert daemon.outcome("slow")["status"] == "done"
         check_pauses(daemon.place, "slow", 0.5)
-        daemon.wait_to_hear("fetch: FAILED")
+        daemon.wait_for_output("fetch: FAILED")
         daemon.place.agentfs("retry", "waits", "fetch")
         folder = daemon.place.run_folder("waits")
         wait_for((folder / "steps" / "fetch.2.result.json").exists, "a person's retry, which waits for nothing")
@@ -68,8 +68,8 @@ def test_it_says_when_the_next_try_is_and_a_person_need_not_wait(place: Place) -
     wait_for(lambda: page.exists() and f"**running**: {why}" in page.read_text(), "STATUS.md that says so")
     assert why in place.agentfs("status").stdout
     assert place.agentfs("status", "--json", "job").stdout.count("follows at") >= 1
-    code, _, said = end(process, signal.SIGINT)
-    assert (code, said.count("retrying in 1 h 0 min")) == (130, 1), said
+    code, _, output = end(process, signal.SIGINT)
+    assert (code, output.count("retrying in 1 h 0 min")) == (130, 1), output
     plan = place.run_folder() / "plan.json"
     plan.write_text(plan.read_text().replace('"retry_wait_s": 3600', '"retry_wait_s": 0'))
     place.agentfs("run", "--resume", "job", code=1)

@@ -51,13 +51,13 @@ def today() -> datetime:
 def test_a_time_has_one_run_also_after_a_kill(place: Place, schedules: Path) -> None:
     put(schedules, "backup.md", book(DAILY))
     with Watching(place) as daemon:
-        daemon.wait_to_hear(f"began schedules/backup.md, due {today():%Y-%m-%d} 00:00")
+        daemon.wait_for_output(f"began schedules/backup.md, due {today():%Y-%m-%d} 00:00")
         second = place.agentfs("watch", code=2)
         assert "is being watched already" in second.stderr
         wait_for(lambda: ended(place, 1), "the run to end")
         with Watching(place, "--wait", log="second.log", until="waiting: ") as second_daemon:
             daemon.end(signal.SIGKILL)
-            second_daemon.wait_to_hear("drop goals into")
+            second_daemon.wait_for_output("drop goals into")
             second_daemon.drop("other.md", book("name: other"))
             wait_for(lambda: ended(place, 2), "another run to end")
     assert dues(place) == [f"{today():%Y-%m-%d}T00:00:00.000000Z"]
@@ -138,7 +138,7 @@ def test_a_person_may_run_one_now(place: Place, schedules: Path) -> None:
     assert (record["schedule"], record["due"], record["approve"]) == (None, None, "never")
 
 
-def test_everything_wrong_with_a_file_is_said_and_where(place: Place, schedules: Path) -> None:
+def test_everything_wrong_with_a_file_is_reported_with_its_place(place: Place, schedules: Path) -> None:
     put(schedules, "maybe.md", book('schedule: "0 3 * * *"\noverlap: maybe'))
     refused = place.agentfs("check", "schedules/maybe.md", code=2).stdout
     assert refused == (

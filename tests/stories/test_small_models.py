@@ -65,11 +65,11 @@ def test_a_goal_in_words_alone(place: Place, server: ScriptedServer) -> None:
     server.says(sh("echo 4 > n.txt; cat n.txt"))
     server.says("DONE: 4")
     assert run(place, server) == "4\n"
-    (system, user, said, result) = chat(server)
+    (system, user, assistant, result) = chat(server)
     assert len(system[1]) < 500, "small models read slowly"
     assert "DONE" not in system[1], "one that hears of the end before it did anything ends at once"
     assert user == ("user", f"Step: Sort it\n\n{FIRST}")
-    assert said == ("assistant", sh("echo 4 > n.txt; cat n.txt"))
+    assert assistant == ("assistant", sh("echo 4 > n.txt; cat n.txt"))
     assert result == ("user", f"Result:\n4\n\n{conversation.NEXT}")
     assert chat(server, -1)[:2] == chat(server, -2)[:2], "what was read once need not be read again"
     assert replay(place.run_folder(), environment={}).departures == ()
@@ -85,7 +85,7 @@ def test_one_that_writes_its_calls_as_text_is_found_out_and_begins_again(
     assert run(place, native) == "4\n"
     assert ["tools" in request for request in native.requests] == [True, False, False]
     assert [role for role, _ in chat(native, 1)] == ["system", "user"], "nothing of the other form is left"
-    assert not list(place.root.rglob("too-early")), "what was said before it was known is not run"
+    assert not list(place.root.rglob("too-early")), "what the model wrote before the result was known is not run"
     assert replay(place.run_folder(), environment={}).departures == ()
     native.says(sh("echo 5"))
     native.says("DONE: 5")
@@ -150,15 +150,15 @@ def test_words_beside_a_block_are_answered_with_one_line(place: Place, server: S
     server.done()
 
 
-def test_a_command_that_fails_is_told_without_hints_for_people(place: Place, server: ScriptedServer) -> None:
+def test_a_command_that_fails_is_reported_without_hints_for_people(place: Place, server: ScriptedServer) -> None:
     server.says(sh("no-such-program"))
     server.says(sh("echo 4"))
     server.says("DONE")
     assert run(place, server) == "4\n"
-    told = chat(server, 1)[-1][1]
-    assert told.startswith("Result:\nIt failed (exit): exit code 127: ")
-    assert told.endswith(conversation.NEXT_FAILED)
-    assert "programs are looked for" not in told
+    text = chat(server, 1)[-1][1]
+    assert text.startswith("Result:\nIt failed (exit): exit code 127: ")
+    assert text.endswith(conversation.NEXT_FAILED)
+    assert "programs are looked for" not in text
 
 
 @pytest.mark.parametrize("spoken", [True, False])
@@ -170,8 +170,8 @@ def test_an_end_with_nothing_done_is_sent_back_once(place: Place, spoken: bool) 
             else:
                 server.calls(("finish", {"ok": True, "output": "sorted"}))
         assert run(place, server) == "sorted\n"
-        told = conversation.NOTHING_RUN if spoken else conversation.NOTHING_DONE
-        assert told in chat(server)[-1][1]
+        text = conversation.NOTHING_RUN if spoken else conversation.NOTHING_DONE
+        assert text in chat(server)[-1][1]
         server.done()
 
 

@@ -168,7 +168,7 @@ def test_by_state(place: Place) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (
             ("--since", "yesterday"),
@@ -183,8 +183,8 @@ def test_by_state(place: Place) -> None:
         (("ask", "--state", "done"), "--since and --state choose among runs: leave them out, or leave out RUN"),
     ],
 )
-def test_mistakes_get_words(place: Place, words: tuple[str, ...], told: str) -> None:
-    assert told in place.agentfs("status", *words, code=2).stderr
+def test_mistakes_get_words(place: Place, words: tuple[str, ...], message: str) -> None:
+    assert message in place.agentfs("status", *words, code=2).stderr
 
 
 def test_every_state_can_be_asked_for() -> None:

@@ -56,7 +56,7 @@ def without_times(page: str) -> str:
     return page
 
 
-def test_the_page_tells_all_that_can_be_told(place: Place) -> None:
+def test_the_page_shows_all_that_can_be_shown(place: Place) -> None:
     process = place.begin("run", place.runbook(BOOK))
     wait_for(lambda: any(place.runs.glob("*/job/steps/hold.1.log.jsonl")), "the step to begin")
     folder = place.run_folder()
@@ -140,10 +140,10 @@ def test_a_daemon_keeps_the_ends_of_logs_current_too(place: Place) -> None:
 
 def test_a_limit_says_what_to_type(place: Place) -> None:
     name = place.runbook("### a\n```sh\nsleep 0.4\n```\n### b\n```sh\necho b\n```\n", "limits:\n  minutes: 0.005")
-    said = place.agentfs("run", name, code=3).stderr
+    output = place.agentfs("run", name, code=3).stderr
     run = f"{place.run_folder().parent.name}/job"
     assert f"\n  type: agentfs resume {run} --add-minutes N\n" in page_of(place.run_folder())
-    assert f"\n  type: agentfs resume {run} --add-minutes N\n" in said
+    assert f"\n  type: agentfs resume {run} --add-minutes N\n" in output
 
 
 def test_the_planner_is_shown_while_it_thinks(tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ HOSTILE = [
 
 
 def hostile_state(text: str) -> RunState:
-    """A run in which everything that may be said is this text."""
+    """A run in which every text is this one."""
     steps = [a_step("a", description=text, depends_on=[]), a_step("b", description=text), a_step("end", gate=True)]
     given, _ = PureWorld(fate=lambda step, _: "failed" if step == "b" else "done").play(facts(a_plan(*steps)))
     view = derive(given, means()).steps["b"]
@@ -220,7 +220,7 @@ console.log(JSON.stringify(JSON.parse(readFileSync(0)).map(text => md.render(tex
 """
 
 
-def test_nothing_that_is_told_means_anything(tmp_path: Path) -> None:
+def test_no_text_changes_the_structure_of_the_page(tmp_path: Path) -> None:
     folder = packages("markdown-it")
     pages = [hostile_page(tmp_path, text) for text in HOSTILE]
     plain = node(folder, RENDER, [hostile_page(tmp_path, "plain")])[0]
@@ -240,11 +240,11 @@ import { JSDOM } from 'jsdom';
 globalThis.window = new JSDOM('').window;
 globalThis.document = window.document;
 const mermaid = (await import('mermaid')).default;
-const said = [];
+const kinds = [];
 for (const text of JSON.parse(readFileSync(0))) {
-  try { said.push((await mermaid.parse(text)).diagramType); } catch (error) { said.push(error.message); }
+  try { kinds.push((await mermaid.parse(text)).diagramType); } catch (error) { kinds.push(error.message); }
 }
-console.log(JSON.stringify(said));
+console.log(JSON.stringify(kinds));
 """
 WORDS = [
     "end",

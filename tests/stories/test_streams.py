@@ -41,7 +41,7 @@ def outcomes(place: Place) -> list[Path]:
 
 
 def test_streams_that_were_closed(place: Place) -> None:
-    """Work is done all the same, and said where it can be; what cannot be printed is a failure with words."""
+    """Work is done all the same, and reported where it can be; what cannot be printed is a failure with a message."""
     code, out, err = in_shell(place, "$AGENTFS run job.md >&-")
     assert (code, out, err.splitlines()[-2:]) == (
         2,
@@ -99,8 +99,8 @@ def test_a_daemon_whose_reader_leaves_goes_on(place: Place) -> None:
     finally:
         subprocess.run(["kill", (place.root / "pid").read_text().strip()], check=True)
         shell.communicate(timeout=60)
-    said = (place.root / "said").read_text()
-    assert said == "agentfs: cannot write to stdout: Broken pipe; going on without it\n"
+    output = (place.root / "said").read_text()
+    assert output == "agentfs: cannot write to stdout: Broken pipe; going on without it\n"
 
 
 @pytest.mark.parametrize(

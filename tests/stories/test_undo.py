@@ -39,10 +39,10 @@ def edited(place: Place) -> str:
 
 
 def test_an_earlier_plan_becomes_the_next_revision(place: Place, edited: str) -> None:
-    said = place.agentfs("restore", "job@1", env=ADA)
+    done = place.agentfs("restore", "job@1", env=ADA)
     at = f"runs/{edited}"
-    assert said.stdout == ""
-    assert said.stderr.splitlines() == [
+    assert done.stdout == ""
+    assert done.stderr.splitlines() == [
         f"{at}/plan.json: restored as it was in revision 1",
         "",
         "~ b  changed",
@@ -93,8 +93,8 @@ def test_the_switch_stays_as_it_is_but_a_cancelled_run_comes_back(place: Place) 
 def test_what_is_in_no_revision_is_kept_beside(place: Place, edited: str) -> None:
     plan = place.run_folder() / "plan.json"
     plan.write_text("{ half", encoding="utf-8")
-    said = place.agentfs("restore", "job@2").stderr
-    assert f"runs/{edited}/plan.saved-1.json: what was in plan.json, and in no revision" in said
+    output = place.agentfs("restore", "job@2").stderr
+    assert f"runs/{edited}/plan.saved-1.json: what was in plan.json, and in no revision" in output
     assert (place.run_folder() / "plan.saved-1.json").read_text(encoding="utf-8") == "{ half"
     assert plan.read_bytes() == (place.run_folder() / "revisions/2.plan.json").read_bytes()
     os.unlink(plan)
@@ -103,15 +103,15 @@ def test_what_is_in_no_revision_is_kept_beside(place: Place, edited: str) -> Non
     assert not (place.run_folder() / "plan.saved-2.json").exists()
 
 
-def test_mistakes_are_told_and_write_nothing(place: Place, edited: str) -> None:
+def test_mistakes_are_reported_and_write_nothing(place: Place, edited: str) -> None:
     before = dict(everything(place))
     assert f"which revision? agentfs restore {edited}@N" in place.agentfs("restore", "job", code=2).stderr
     assert f"{edited} has no revision 9 (it has 1 to 2)" in place.agentfs("restore", "job@9", code=2).stderr
     run = place.read("run.json")
     (place.run_folder() / "run.json").write_text(json.dumps({**run, "tools": ["note"]}), encoding="utf-8")
-    said = place.agentfs("restore", "job@1", code=2).stderr
-    assert "revision 1:" in said
-    assert "shell" in said
+    output = place.agentfs("restore", "job@1", code=2).stderr
+    assert "revision 1:" in output
+    assert "shell" in output
     (place.run_folder() / "run.json").write_bytes(before["run.json"])
     assert dict(everything(place)) == before
 
@@ -128,21 +128,21 @@ def test_a_dry_run_says_what_would_happen_and_writes_nothing(
     place: Place, edited: str, words: list[str], means: str
 ) -> None:
     before = dict(everything(place))
-    said = place.agentfs(*words, "--dry-run")
-    assert said.stdout == ""
-    assert said.stderr.startswith("dry run: this is what it would do; nothing is written\n")
-    assert means in said.stderr
-    assert f"runs/{edited}/" in said.stderr
-    assert "/tmp/" not in said.stderr.replace(str(place.root), "")
+    done = place.agentfs(*words, "--dry-run")
+    assert done.stdout == ""
+    assert done.stderr.startswith("dry run: this is what it would do; nothing is written\n")
+    assert means in done.stderr
+    assert f"runs/{edited}/" in done.stderr
+    assert "/tmp/" not in done.stderr.replace(str(place.root), "")
     assert dict(everything(place)) == before
 
 
 def test_a_dry_run_of_what_settles_a_draft_and_a_gate(place: Place) -> None:
     place.agentfs("plan", place.runbook("### a\n```sh\necho a\n```\ngate\n"))
     before = dict(everything(place))
-    said = place.agentfs("approve", "job", "--dry-run").stderr
-    assert '"status" is now "approved" (it was "draft")' in said
-    assert "it would then be running" in said
+    output = place.agentfs("approve", "job", "--dry-run").stderr
+    assert '"status" is now "approved" (it was "draft")' in output
+    assert "it would then be running" in output
     assert "it would then be cancelled" in place.agentfs("cancel", "job", "--dry-run").stderr
     assert dict(everything(place)) == before
     place.agentfs("approve", "job")
@@ -186,7 +186,7 @@ def test_a_plan_is_held_against_a_run_before_it_is_saved(place: Place, edited: s
     saved = plan.read_bytes()
     plan.write_text(json.dumps(value), encoding="utf-8")
     once_there = place.agentfs("check", "--against", "job", str(plan)).stdout
-    assert once_there.splitlines()[1:] == shown.splitlines()[1:], "saved, but no revision yet: the same is told"
+    assert once_there.splitlines()[1:] == shown.splitlines()[1:], "saved, but no revision yet: the same is shown"
     plan.write_bytes(saved)
     page = json.loads(place.agentfs("check", "--against", "job", "next.json", "--json").stdout)
     assert (page["run"], page["problems"], page["means"]) == (edited, [], "reruns 3 steps, keeps 0")

@@ -34,12 +34,12 @@ def test_a_daemon_with_nothing_to_do_packs_what_is_loose(place: Place) -> None:
         for number in range(3):
             daemon.drop(f"job-{number}.md", book(f"echo {number}"))
         assert [daemon.outcome(f"job-{number}")["answer"] for number in range(3)] == ["0", "1", "2"]
-        daemon.wait_to_hear('"event": "maintained"')
+        daemon.wait_for_output('"event": "maintained"')
         assert loose(place) == []
         daemon.drop("later.md", book("echo later"))
         assert daemon.outcome("later")["answer"] == "later"
         wait_for(lambda: "later: done, 1 of 1 steps" in place.git("log", "--format=%s"), "the commit")
-    (line,) = [one for one in map(json.loads, daemon.said().splitlines()) if one["event"] == "maintained"]
+    (line,) = [one for one in map(json.loads, daemon.output().splitlines()) if one["event"] == "maintained"]
     assert line["words"].startswith("the ledger was maintained: ")
     assert line["run"] is None
     assert len(place.log()) == 8
@@ -55,10 +55,10 @@ def test_while_something_runs_nothing_is_packed(place: Place) -> None:
         begun = _seconds(daemon)
         wait_for(lambda: _seconds(daemon) > begun + TIMING.idle + 2, "as long as it would take, if it did")
         assert loose(place) == before
-        assert "maintained" not in daemon.said()
+        assert "maintained" not in daemon.output()
         (folder / "files" / "go").touch()
         assert daemon.outcome("long")["status"] == "done"
-        daemon.wait_to_hear("the ledger was maintained: ")
+        daemon.wait_for_output("the ledger was maintained: ")
         assert daemon.end(signal.SIGTERM) == 130
 
 
@@ -83,7 +83,7 @@ def test_run_leaves_it_while_a_daemon_is_there(place: Place) -> None:
         assert "maintained" not in done.stderr
 
 
-def test_a_persons_lock_is_left_and_told(place: Place) -> None:
+def test_a_persons_lock_is_left_and_reported(place: Place) -> None:
     lock = place.runs / ".git" / "packed-refs.lock"
     lock.touch()
     done = place.agentfs("run", place.runbook("### a\n```sh\necho hi\n```\n"))

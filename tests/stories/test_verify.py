@@ -249,7 +249,7 @@ def test_a_whole_run_is_deleted(copy: Path) -> None:
     assert shown(copy) == []
 
 
-def test_what_a_person_edits_is_told_and_is_no_alarm(copy: Path) -> None:
+def test_what_a_person_edits_is_reported_and_is_no_alarm(copy: Path) -> None:
     (job(copy) / "goal.md").write_text((job(copy) / "goal.md").read_text() + "\nAnd more.\n")
     changed("plan.json", "echo 42", "echo 44")(job(copy))
     (job(copy) / "steps" / "notes.txt").write_text("mine\n")
@@ -366,7 +366,7 @@ def other_plan(runs: Path) -> None:
     git(runs, "update-ref", "refs/heads/main", commit_like(runs, sha, tree=git(runs, "write-tree")))
 
 
-def made_anew(runs: Path) -> None:
+def recommitted(runs: Path) -> None:
     git(runs, "reset", "-q", "--hard")
     git(runs, "rebase", "-q", "--root", "--force-rebase")
 
@@ -397,7 +397,7 @@ LEDGER: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda runs: git(runs, "update-ref", "refs/heads/main", _later(runs)),
         "has another author than its record (agentfs agentfs@localhost",
     ),
-    "every commit is made anew": (made_anew, "was made again by Ada"),
+    "every commit is made again": (recommitted, "was made again by Ada"),
     "a revision's commit is dropped": (dropped("job: revision 2"), "was made again by Ada <ada@example.org>: rebased"),
     "a revision's commit is dropped, unseen": (dropped_unseen("job: revision 2"), "brings revision 2 of "),
     "the outcome's commit is dropped, unseen": (dropped_unseen("other: done"), "brings the outcome of "),

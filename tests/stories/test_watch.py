@@ -24,7 +24,7 @@ def place(tmp_path: Path) -> Place:
 
 @pytest.fixture(scope="module")
 def watching(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watching]:
-    """One daemon for all that do not mind the others; a real start, as its command line is told, too."""
+    """One daemon for all that do not mind the others; a real start, with its command line, too."""
     with Watching(Place(tmp_path_factory.mktemp("shared")), under=("env",)) as daemon:
         yield daemon
 
@@ -82,7 +82,7 @@ def test_the_same_name_twice_is_two_runs(watching: Watching) -> None:
     assert watching.outcome("twice-2")["answer"] == "second"
 
 
-def test_a_goal_that_is_no_good_is_rejected_with_its_reason_and_holds_up_nothing(watching: Watching) -> None:
+def test_an_invalid_goal_is_rejected_with_its_reason_and_holds_up_nothing(watching: Watching) -> None:
     bad = book("echo a").replace("### a\n", "### a\nafter: b\n")
     goals, rejected = watching.goals, watching.goals / "rejected"
     watching.drop("bad.md", bad)
@@ -98,17 +98,17 @@ def test_a_goal_that_is_no_good_is_rejected_with_its_reason_and_holds_up_nothing
     assert "bad.md:1:1: the goal is empty" in (rejected / "bad-2.md.error.md").read_text()
     (goals / "folder.md").mkdir()
     (goals / "notes.pdf").touch()
-    watching.wait_to_hear("goals/folder.md is left alone: it is a folder")
-    watching.wait_to_hear("goals/notes.pdf is left alone: a goal ends in")
+    watching.wait_for_output("goals/folder.md is left alone: it is a folder")
+    watching.wait_for_output("goals/notes.pdf is left alone: a goal ends in")
     os.mkfifo(goals / "pipe.md")
     wait_for((rejected / "pipe.md.error.md").exists, "the rejected pipe")
     watching.drop("words.md", "Make me rich\n")
     wait_for((rejected / "words.md").exists, "the goal in words")
     assert "Two ways out" in (rejected / "words.md.error.md").read_text()
     assert not any(watching.place.runs.glob("*/[bw][ao][dr]*"))
-    (rejected / "bad.md").write_text(book("echo mended"))
+    (rejected / "bad.md").write_text(book("echo fixed"))
     os.rename(rejected / "bad.md", goals / "bad.md")
-    assert watching.outcome("bad")["answer"] == "mended"
+    assert watching.outcome("bad")["answer"] == "fixed"
     (goals / "folder.md").rmdir()
     (goals / "notes.pdf").unlink()
 
@@ -124,7 +124,7 @@ def test_what_a_person_writes_in_an_open_run_is_acted_upon_at_once(watching: Wat
     watching.drop("asks.md", GATED)
     folder = watching.folder("asks")
     wait_for((folder / "steps" / "a.1.question.md").exists, "the question")
-    watching.wait_to_hear("a.1.reply.md: approve or reject")
+    watching.wait_for_output("a.1.reply.md: approve or reject")
     wait_for(lambda: "Waits for you" in (folder / "STATUS.md").read_text(), "STATUS.md")
     plan = (folder / "plan.json").read_text()
     (folder / "plan.json").write_text(plan.replace("echo sent", "echo edited"))
@@ -147,7 +147,7 @@ def test_a_run_may_be_called_as_a_folder_in_it(watching: Watching, name: str) ->
     (folder / "plan.json").write_text(plan.replace("echo sent", "echo edited"))
     wait_for((folder / "revisions" / "2.json").exists, "the edit to become a revision", seconds=8)
     (folder / "steps" / "a.1.again.md").touch()
-    wait_for((folder / "steps" / "a.2.question.md").exists, "the first step to be done anew", seconds=8)
+    wait_for((folder / "steps" / "a.2.question.md").exists, "the first step to be done again", seconds=8)
     (folder / "goal.md").write_text((folder / "goal.md").read_text().replace("# Job", "# Job, and more"))
     wait_for((folder / "planning" / "2.json").exists, "the goal's edit to be a call", seconds=8)
     (folder / "plan.json").write_text("{")
@@ -163,7 +163,7 @@ def test_an_ended_run_that_is_taken_up_again_is_driven_again(watching: Watching)
     once(watching, "again")
 
 
-def test_a_second_daemon_is_refused_and_told_who_is_first(watching: Watching) -> None:
+def test_a_second_daemon_is_refused_and_the_first_is_named(watching: Watching) -> None:
     second = watching.place.agentfs("watch", code=2)
     assert f"goals is being watched already, by process {watching.popen.pid} (" in second.stderr
     assert "agentfs watch)" in second.stderr
@@ -183,7 +183,7 @@ def test_run_works_beside_it(watching: Watching) -> None:
 
 def test_polling_finds_the_same(place: Place) -> None:
     with Watching(place, "--poll") as daemon:
-        assert "looking every second" in daemon.said()
+        assert "looking every second" in daemon.output()
         daemon.drop("job.md", GATED)
         folder = daemon.folder("job")
         wait_for((folder / "steps" / "a.1.question.md").exists, "the question")
@@ -199,10 +199,10 @@ def test_lines_for_programs(place: Place) -> None:
         daemon.drop("job.md", book("echo hi"))
         daemon.drop("bad.md", "")
         assert daemon.outcome("job")["status"] == "done"
-        daemon.wait_to_hear('"event": "ended"')
-        daemon.wait_to_hear('"event": "rejected"')
+        daemon.wait_for_output('"event": "ended"')
+        daemon.wait_for_output('"event": "rejected"')
         assert daemon.end(signal.SIGINT) == 130
-    lines = [json.loads(line) for line in daemon.said().splitlines()]
+    lines = [json.loads(line) for line in daemon.output().splitlines()]
     assert {line["event"] for line in lines} == {
         "watching", "taken", "rejected", "driving", "action", "started", "settled", "ended", "stopped",
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Goals that are no good in every way: each is turned away with its reason, nothing is lost, and the rest runs."""
+"""Goals that are invalid in every way: each is rejected with its reason, nothing is lost, and the rest runs."""
 
 import os
 import shutil
@@ -71,17 +71,17 @@ WRITTEN = {
 }
 
 
-def test_a_goal_that_is_no_good_is_rejected_with_its_reason(watching: Watching) -> None:
+def test_an_invalid_goal_is_rejected_with_its_reason(watching: Watching) -> None:
     for name, (content, _) in WRITTEN.items():
         (watching.goals / name).write_bytes(content)
-    said = {name: watching.rejected(name) for name in WRITTEN}
+    reasons = {name: watching.rejected(name) for name in WRITTEN}
     for name, (content, words) in WRITTEN.items():
-        assert said[name].startswith(f"# {name} was not taken\n\n    {words}"), said[name]
-        assert said[name].endswith(
+        assert reasons[name].startswith(f"# {name} was not taken\n\n    {words}"), reasons[name]
+        assert reasons[name].endswith(
             "\nFix it, then move it back into goals/ (`agentfs check FILE` says whether it is valid).\n"
         )
         assert (watching.goals / "rejected" / name).read_bytes() == content
-        assert f"rejected: {name}" in watching.said()
+        assert f"rejected: {name}" in watching.output()
     watching.drop("first.md", GOOD)
     ran_once(watching, "first")
 
@@ -110,7 +110,7 @@ def test_what_is_no_file_or_cannot_be_read_is_rejected_with_its_reason(watching:
     for name, words in expected.items():
         assert f"\n    {name}:1:1: {words}\n" in watching.rejected(name)
         assert os.path.lexists(goals / "rejected" / name)
-    watching.wait_to_hear("goals/folder.md is left alone: it is a folder; goals are files")
+    watching.wait_for_output("goals/folder.md is left alone: it is a folder; goals are files")
     assert (goals / "folder.md").is_dir()
     assert kept.read_text() == GOOD
     assert (goals / "rejected" / "huge.md").stat().st_size == 100 * 1024 * 1024
@@ -151,7 +151,7 @@ def test_the_same_name_twice_at_once(watching: Watching) -> None:
 
 
 def test_a_goal_written_for_a_long_time_is_taken_whole(watching: Watching) -> None:
-    """By somebody who keeps it open, however long; others that come meanwhile do not wait for it."""
+    """By a process that keeps it open, however long; others that come meanwhile do not wait for it."""
     with (watching.goals / "slow.md").open("w") as slow:
         for part in (GOOD[:10], GOOD[10:30]):
             slow.write(part)

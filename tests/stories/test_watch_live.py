@@ -112,7 +112,7 @@ def test_it_follows_the_size_of_the_terminal_and_names_stay_inert(place: Place) 
     assert "\u202e" not in shown.raw
 
 
-def test_a_plan_that_is_broken_by_hand_is_told_above(place: Place) -> None:
+def test_a_plan_that_is_broken_by_hand_is_shown_above(place: Place) -> None:
     drop(place, "send.md", book("echo sent", lines="gate"))
     with watching(place) as shown:
         shown.wait_to_see("agentfs approve send")

@@ -29,7 +29,7 @@ def test_on_fuse_it_looks_every_second_by_itself_and_says_so(place: Place) -> No
     back = place.root.parent / "back"
     back.mkdir()
     with mirrored(back, place.root), Watching(place, env={DIVISOR: "1"}) as daemon:  # a slow writer has seconds
-        assert daemon.said() == (
+        assert daemon.output() == (
             "goals/ is looked at every second: events may be missing on a FUSE file system\n"
             f"looking every second: drop goals into {daemon.goals}\n"
         )
@@ -44,7 +44,7 @@ def test_on_fuse_it_looks_every_second_by_itself_and_says_so(place: Place) -> No
         (steps / "a.1.reply.md").write_text("approve\n")
         for name in ("job", "other"):
             ran_once(daemon, name)
-    assert daemon.said().count("looked at every second") == 1
+    assert daemon.output().count("looked at every second") == 1
 
 
 def test_where_events_turn_out_not_to_come_everything_is_found(place: Place) -> None:
@@ -54,11 +54,11 @@ def test_where_events_turn_out_not_to_come_everything_is_found(place: Place) -> 
         folder.mkdir()
     options = f"lowerdir={parts['lower']},upperdir={parts['upper']},workdir={parts['workdir']}"
     with mounted("overlay", options, place.root), Watching(place, "--json") as daemon:
-        assert '"polling": false' in daemon.said()
-        daemon.drop("heard.md", GOOD)
-        daemon.folder("heard")
-        (parts["upper"] / "goals" / "unheard.md").write_text(GOOD)
-        for name in ("heard", "unheard"):
+        assert '"polling": false' in daemon.output()
+        daemon.drop("seen.md", GOOD)
+        daemon.folder("seen")
+        (parts["upper"] / "goals" / "unseen.md").write_text(GOOD)
+        for name in ("seen", "unseen"):
             ran_once(daemon, name)
 
 
@@ -71,7 +71,7 @@ def test_without_watches_it_looks_every_second_and_says_how_to_have_more(place: 
         pytest.skip("no user namespace with a limit of its own can be made here")
     none = "no watches are left (more: sudo sysctl fs.inotify.max_user_watches=524288)"
     with Watching(place, under=("unshare", "-Ur", "sh", "-c", limit, "sh")) as daemon:
-        assert f"goals/ is looked at every second: {none}\nlooking every second: drop" in daemon.said()
+        assert f"goals/ is looked at every second: {none}\nlooking every second: drop" in daemon.output()
         for name in ("one", "two", "three"):
             daemon.drop(f"{name}.md", GATED)
         for name in ("one", "two", "three"):
@@ -128,17 +128,17 @@ def test_a_full_disk_is_waited_out_aloud_and_nothing_is_lost(place: Place) -> No
         filler = fill(place)
         for name in ("one.md", "two.md"):
             os.rename(place.root / f".{name}", daemon.goals / name)
-        daemon.wait_to_hear(
+        daemon.wait_for_output(
             "no goal can be taken now; they stay in goals/: No space left on device; it goes on when there is room"
         )
-        daemon.wait_to_hear("/open: set aside: No space left on device; it goes on when there is room")
+        daemon.wait_for_output("/open: set aside: No space left on device; it goes on when there is room")
         assert sorted(os.listdir(daemon.goals)) == ["one.md", "two.md"]
         filler.unlink()
-        daemon.wait_to_hear("goals are taken again")
-        daemon.wait_to_hear("/open: goes on")
+        daemon.wait_for_output("goals are taken again")
+        daemon.wait_for_output("/open: goes on")
         for name in ("one", "two", "open"):
             ran_once(daemon, name)
-        assert daemon.said().count("no goal can be taken now") == 1
+        assert daemon.output().count("no goal can be taken now") == 1
         wait_for(lambda: len(place.log()) == 6, "the ledger")
         wait_for(lambda: place.git("status", "--porcelain") == "", "the index")
         place.ledger_is_sound()

@@ -148,7 +148,7 @@ def test_a_save_of_any_program_runs_once(watching: Watching) -> None:
         assert (folder / "goal.md").read_text() == GOOD, name
         assert (folder / "files" / "effect").read_text() == "x\n", name
     assert not any(watching.place.runs.glob("*/*-2"))
-    assert "rejected" not in watching.said()
+    assert "rejected" not in watching.output()
 
 
 def test_a_git_checkout_puts_goals_there(watching: Watching) -> None:
@@ -199,4 +199,4 @@ def test_the_litter_of_editors_is_ignored(watching: Watching) -> None:
     assert watching.outcome("beside-it")["answer"] == "good"
     assert {*LITTER, ".#x.md"} <= set(os.listdir(watching.goals))
     assert not any(watching.place.runs.glob("*/x*"))
-    assert "left alone" not in watching.said().replace("goals/kate.md.AbCdEf is left alone", "")
+    assert "left alone" not in watching.output().replace("goals/kate.md.AbCdEf is left alone", "")

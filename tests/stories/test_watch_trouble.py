@@ -115,17 +115,17 @@ def test_ctrl_c_once_lets_what_runs_finish_and_takes_nothing_new(place: Place) -
         daemon.drop("job.md", book(SLOW, "echo next"))
         folder = begun(daemon)
         daemon.popen.send_signal(signal.SIGINT)
-        daemon.wait_to_hear("what runs finishes; Ctrl-C again ends it")
+        daemon.wait_for_output("what runs finishes; Ctrl-C again ends it")
         daemon.drop("late.md", book("echo late"))
         (folder / "files" / "go").touch()
         assert daemon.popen.wait(timeout=60) == 130
     assert place.read("steps/a.1.result.json")["status"] == "done"
     assert not (folder / "steps" / "b.1.json").exists()
     assert os.listdir(daemon.goals) == ["late.md"]
-    assert "goes on from here" in daemon.said()
+    assert "goes on from here" in daemon.output()
 
 
-def test_a_broken_run_is_set_aside_alone_and_taken_up_when_it_is_mended(place: Place) -> None:
+def test_a_broken_run_is_set_aside_alone_and_taken_up_when_it_is_fixed(place: Place) -> None:
     with Watching(place) as daemon:
         daemon.drop("job.md", book("test -e ready && echo ok", lines="retries: 0"))
         daemon.outcome("job")
@@ -135,13 +135,13 @@ def test_a_broken_run_is_set_aside_alone_and_taken_up_when_it_is_mended(place: P
     (broken / "outcome.json").unlink()
     (broken / "run.json").write_text('{"run": 1}')
     with Watching(place) as daemon:
-        daemon.wait_to_hear("/broken: set aside: ")
+        daemon.wait_for_output("/broken: set aside: ")
         daemon.drop("good.md", book("echo good"))
         assert daemon.outcome("good")["answer"] == "good"
         (broken / "run.json").write_bytes(record)
         (broken / "files" / "ready").touch()
         (broken / "steps" / "a.1.again.md").touch()
-        wait_for((broken / "outcome.json").exists, "the end of the run that was mended")
+        wait_for((broken / "outcome.json").exists, "the end of the run that was fixed")
     assert json.loads((broken / "outcome.json").read_text())["answer"] == "ok"
 
 
@@ -151,15 +151,15 @@ def test_a_run_deleted_under_its_hands_holds_up_no_other(place: Place) -> None:
         daemon.drop("stays.md", book(SLOW))
         gone, stays = begun(daemon, "gone"), begun(daemon, "stays")
         os.rename(gone, place.root / "elsewhere")
-        daemon.wait_to_hear("/gone: its folder was moved or deleted; what ran in it is ended")
+        daemon.wait_for_output("/gone: its folder was moved or deleted; what ran in it is ended")
         (stays / "files" / "go").touch()
         assert daemon.outcome("stays")["status"] == "done"
 
 
-def test_goals_that_is_moved_away_is_made_anew(place: Place) -> None:
+def test_goals_that_is_moved_away_is_made_again(place: Place) -> None:
     with Watching(place) as daemon:
         os.rename(daemon.goals, place.root / "old-goals")
-        daemon.wait_to_hear("goals/ was moved or deleted")
+        daemon.wait_for_output("goals/ was moved or deleted")
         (place.root / "old-goals" / "not.md").write_text(book("echo not"))
         daemon.drop("job.md", book("echo x"))
         assert daemon.outcome("job")["answer"] == "x"
@@ -168,18 +168,22 @@ def test_goals_that_is_moved_away_is_made_anew(place: Place) -> None:
     assert len(list(place.runs.glob("*/*/run.json"))) == 1
 
 
-def test_runs_that_is_moved_away_is_made_anew_with_a_ledger(place: Place) -> None:
+def test_runs_that_is_moved_away_is_made_again_with_a_ledger(place: Place) -> None:
     with Watching(place) as daemon:
         daemon.drop("asks.md", GATED)
         asks = daemon.folder("asks")
         wait_for((asks / "steps" / "a.1.question.md").exists, "the question")
         os.rename(place.runs, place.root / "archive")
-        daemon.wait_to_hear("runs/ was moved or deleted, so its runs are not driven; the next goal makes a new one")
-        daemon.wait_to_hear("/asks: its folder was moved or deleted; what ran in it is ended")
+        daemon.wait_for_output(
+            "runs/ was moved or deleted, so its runs are not driven; the next goal makes a new one"
+        )
+        daemon.wait_for_output("/asks: its folder was moved or deleted; what ran in it is ended")
         assert not place.runs.exists()  # so that it can be moved back
         daemon.drop("new.md", book("echo new"))
         assert daemon.outcome("new")["answer"] == "new"
-        daemon.wait_to_hear("runs/ is another folder now: the runs in it are driven, and it has a ledger of its own")
+        daemon.wait_for_output(
+            "runs/ is another folder now: the runs in it are driven, and it has a ledger of its own"
+        )
         wait_for(lambda: "new: done" in place.git("log", "--all"), "the commit in the new ledger")
         os.rename(place.runs, place.root / "second")
         os.rename(place.root / "archive", place.runs)
@@ -199,7 +203,7 @@ def test_a_run_that_is_renamed_or_copied_goes_on_under_its_new_name(place: Place
         for name in ("copied", "renamed"):
             (other / name / "steps" / "a.1.reply.md").write_text("approve\n")
             assert daemon.outcome(name)["run"] == f"2020-02-02/{name}"
-        daemon.wait_to_hear("/asks: its folder was moved or deleted; what ran in it is ended")
+        daemon.wait_for_output("/asks: its folder was moved or deleted; what ran in it is ended")
     assert not copied.exists()
     assert not renamed.exists()
     assert {line for line in place.log() if "done" in line} == {
@@ -209,8 +213,8 @@ def test_a_run_that_is_renamed_or_copied_goes_on_under_its_new_name(place: Place
     place.ledger_is_sound()
 
 
-def test_what_happens_while_more_happens_than_can_be_heard_is_noticed(place: Place) -> None:
-    """The kernel keeps 16,384 events for somebody who does not listen, and drops the rest."""
+def test_what_happens_while_the_event_queue_overflows_is_noticed(place: Place) -> None:
+    """The kernel keeps 16,384 events for a reader that does not read, and drops the rest."""
     limit = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
     if limit > 100_000:
         pytest.skip(f"the kernel keeps {limit} events: to overflow that takes too long")
@@ -218,14 +222,14 @@ def test_what_happens_while_more_happens_than_can_be_heard_is_noticed(place: Pla
         daemon.drop("asks.md", GATED)
         steps = daemon.folder("asks") / "steps"
         wait_for((steps / "a.1.question.md").exists, "the question")
-        daemon.wait_to_hear("a.1.reply.md: approve or reject")
+        daemon.wait_for_output("a.1.reply.md: approve or reject")
         daemon.popen.send_signal(signal.SIGSTOP)
         for _ in range(limit):
             (daemon.goals / ".litter.tmp").touch()
             (daemon.goals / ".litter.tmp").unlink()
         (steps / "a.1.reply.md").write_text("approve\n")
         daemon.popen.send_signal(signal.SIGCONT)
-        daemon.wait_to_hear("event queue overflowed; rescanning")
+        daemon.wait_for_output("event queue overflowed; rescanning")
         assert daemon.outcome("asks")["answer"] == "sent"
 
 
@@ -244,7 +248,7 @@ def test_the_clock_set_back_by_a_day_while_it_watches(place: Place) -> None:
         assert daemon.folder("before").parent.name < asks.parent.name
         daemon.drop("after.md", book("echo y"))
         assert daemon.outcome("after")["answer"] == "y"
-        assert "looked at every second" not in daemon.said()
+        assert "looked at every second" not in daemon.output()
     ended = place.read("outcome.json", "asks")
     assert ended["ended_at"] < ended["started_at"]
     place.ledger_is_sound()
@@ -265,10 +269,10 @@ def test_a_flood_of_goals_is_taken_whole_and_once_while_it_answers(place: Place)
         for number in range(count):
             assert daemon.outcome(f"g{number}")["answer"] == str(number)
     assert len(list(place.runs.glob("*/*/run.json"))) == count + 1
-    assert "rejected" not in daemon.said()
+    assert "rejected" not in daemon.output()
 
 
-def test_what_is_edited_in_a_run_that_has_ended_is_told(place: Place) -> None:
+def test_what_is_edited_in_a_run_that_has_ended_is_reported(place: Place) -> None:
     with Watching(place) as daemon:
         daemon.drop("job.md", book("test -e ready && echo ok", lines="retries: 0"))
         daemon.outcome("job")
@@ -278,12 +282,12 @@ def test_what_is_edited_in_a_run_that_has_ended_is_told(place: Place) -> None:
     (place.run_folder("old") / "replan.md").write_text("faster\n")
     with Watching(place) as daemon:
         run = f"{folder.parent.name}/old"
-        daemon.wait_to_hear(
+        daemon.wait_for_output(
             f"{run}: replan.md changed, but the run has ended: `agentfs resume {run}` takes it up again"
         )
         (folder / "files" / "ready").touch()
         (folder / "steps" / "a.1.again.md").touch()
-        daemon.wait_to_hear("/job: steps changed, but the run has ended")
+        daemon.wait_for_output("/job: steps changed, but the run has ended")
         (folder / "outcome.json").unlink()
         assert daemon.outcome("job")["answer"] == "ok"
 
@@ -299,15 +303,15 @@ def test_a_plan_that_is_saved_as_it_was_after_the_end_is_no_edit(place: Place) -
         daemon.drop("other.md", book("echo ok"))
         daemon.outcome("other")
         (place.run_folder("other") / "plan.json").write_bytes(plan + b"\n")  # every run is looked at before again
-        daemon.wait_to_hear("/other: plan.json changed, but the run has ended")
-        assert "/job: plan.json" not in daemon.said()
+        daemon.wait_for_output("/other: plan.json changed, but the run has ended")
+        assert "/job: plan.json" not in daemon.output()
 
 
 def test_it_stops_when_the_workspace_is_gone(place: Place) -> None:
     with Watching(place) as daemon:
         os.rename(place.root, place.root.parent / "moved")
         assert daemon.popen.wait(timeout=30) == 2
-        assert "goals cannot be watched: No such file or directory" in daemon.said()
+        assert "goals cannot be watched: No such file or directory" in daemon.output()
 
 
 def test_it_needs_a_workspace_that_is_trusted(place: Place) -> None:

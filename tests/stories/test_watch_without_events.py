@@ -15,7 +15,7 @@ FOUND_WITHIN = 15.0
 def test_goals_dropped_while_it_is_stopped_are_all_taken_once(place: Place) -> None:
     """In full, 20,000 of them: the kernel keeps 16,384 events and drops the rest.
 
-    Without the look at the folder when events were lost, 16,701 of 20,000 were never heard of.
+    Without the look at the folder when events were lost, 16,701 of 20,000 were never noticed.
     """
     count = size(120, 20_000)
     with Watching(place) as daemon:
@@ -33,7 +33,7 @@ def test_goals_dropped_while_it_is_stopped_are_all_taken_once(place: Place) -> N
             assert daemon.outcome(f"g{number}")["answer"] == str(number)
     print(f"{count} goals: the first taken after {found:.1f} s, the last after {taken:.1f} s")
     assert len(list(place.runs.glob("*/*/run.json"))) == count
-    assert "rejected" not in daemon.said()
+    assert "rejected" not in daemon.output()
     if count <= 2000:
         assert disagreements(place.root) == []
 
@@ -59,7 +59,7 @@ def test_an_exception_in_a_callback_ends_no_watching(place: Place) -> None:
         steps = daemon.folder("asks") / "steps"
         wait_for((steps / "a.1.question.md").exists, "the question")
         daemon.drop("boom.md", book("echo boom"))
-        wait_for(lambda: "RuntimeError: planted" in daemon.said(), "the thread to end")
+        wait_for(lambda: "RuntimeError: planted" in daemon.output(), "the thread to end")
         (steps / "a.1.reply.md").write_text("approve\n")
         daemon.drop("later.md", book("echo later"))
         for name, answer in {"asks": "sent", "later": "later", "boom": "boom"}.items():

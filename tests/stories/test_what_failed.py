@@ -47,8 +47,8 @@ SUMMARY = f"upload-slowly failed: {SLOWLY}; the clean-up is done; 2 of 5 steps d
 def test_a_failed_run_is_the_same_everywhere(place: Place) -> None:
     ended = place.agentfs("run", place.runbook(PUBLISH), code=1)
     run = place.run_folder().parent.name + "/job"
-    said = [line.partition(" (attempt 1): ")[2] for line in ended.stderr.splitlines() if "FAILED" in line]
-    assert said == [UPLOAD, SLOWLY]
+    messages = [line.partition(" (attempt 1): ")[2] for line in ended.stderr.splitlines() if "FAILED" in line]
+    assert messages == [UPLOAD, SLOWLY]
     assert f"replanning: upload failed ({UPLOAD})" in ended.stderr.splitlines()
     assert f"{run}: failed, {SUMMARY}" in ended.stderr.splitlines()
 
@@ -161,7 +161,7 @@ def test_checks_and_needs_name_their_command_and_a_timeout_how_long_it_was(place
 
 
 @pytest.mark.disk
-def test_what_to_do_about_a_failed_check_stands_below_the_reason(place: Place) -> None:
+def test_what_to_do_about_a_failed_check_is_below_the_reason(place: Place) -> None:
     """A hint may be long; the reason is the line that every list shows."""
     where = place.root.parent / "elsewhere"
     where.mkdir()

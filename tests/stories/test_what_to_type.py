@@ -1,4 +1,4 @@
-"""What a command suggests can be typed as it stands, and what it would bring about is said first."""
+"""What a command suggests can be typed as it is, and its consequences are shown first."""
 
 import shlex
 import signal
@@ -25,7 +25,7 @@ def test_each_choice_after_a_cut_is_a_command_of_its_own(place: Place) -> None:
     assert place.agentfs("run", "--resume", "job").returncode == 0
 
 
-def test_done_is_said_once(place: Place) -> None:
+def test_done_is_printed_once(place: Place) -> None:
     run = place.agentfs("run", place.runbook(TWO)).stderr.splitlines()[-1]
     assert run.endswith("/job: done, 2 of 2 steps (claimed, not checked)")
     for words in (("show", "job"), ("status", "job")):

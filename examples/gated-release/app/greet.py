@@ -1,4 +1,4 @@
-"""Greets whoever is named."""
+"""Greet by name."""
 
 import sys
 

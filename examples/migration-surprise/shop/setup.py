@@ -1,4 +1,4 @@
-"""Make shop.db as it is before the migration: 200 users, and 1,800 that somebody imported since.
+"""Make shop.db as it is before the migration: 200 users, and 1,800 that were imported since.
 
 Run it again to start over.
 """
@@ -21,7 +21,7 @@ def users(count: int, source: str) -> list[tuple[str, str, str]]:
 
 
 def main() -> None:
-    """Write the database anew."""
+    """Write a new database."""
     path = HERE / "shop.db"
     path.unlink(missing_ok=True)
     database = sqlite3.connect(path)

@@ -18,7 +18,7 @@ def users(count: int, source: str) -> list[tuple[str, str, str]]:
 
 
 def main() -> None:
-    """Write the database anew."""
+    """Write a new database."""
     path = HERE / "shop.db"
     path.unlink(missing_ok=True)
     database = sqlite3.connect(path)
