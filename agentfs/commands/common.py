@@ -12,7 +12,6 @@ from typing import Any, TextIO
 
 from agentfs.commands import harmless
 from agentfs.core import paths
-from agentfs.core.markdown import lines_of
 from agentfs.core.problems import Problem, Rejected
 from agentfs.core.text import BOLD, RED, columns, cut, cut_front, inert, json_text, paint
 from agentfs.errors import BadFile, UserError
@@ -205,6 +204,8 @@ def problem_lines(
     file: str, problems: Iterable[Problem], source: bytes = b"", width: int | None = None, *, colours: bool = False
 ) -> list[str]:
     """Return what is wrong with a file, as lines. `width`: of the terminal; None: no source is shown."""
+    from agentfs.core.markdown import lines_of
+
     written = lines_of(source.decode("utf-8", "replace").removeprefix("\ufeff")) if width else []
     found: list[str] = []
     for number, problem in enumerate(problems):

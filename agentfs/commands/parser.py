@@ -2,13 +2,11 @@
 
 import argparse
 import importlib
-import inspect
 import textwrap
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from agentfs import __version__
 
@@ -108,8 +106,7 @@ HERE = value("dir", "DIR", "where (default: here)", nargs="?", default=".")
 STATE = "only runs in this state; several: --state failed,cancelled"
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(NamedTuple):
     """A command: the function at a place of this package, and what may be typed after its name."""
 
     place: str
@@ -531,7 +528,7 @@ def _add(subparsers: Any, command: Command) -> None:
     words, name = command.summary, name_of(command)
     parser: Parser = subparsers.add_parser(
         name,
-        description=f"{words}\n\n{inspect.cleandoc(command.more)}" if command.more else words,
+        description=f"{words}\n\n{textwrap.dedent(command.more).strip()}" if command.more else words,
         formatter_class=_Wrapped,
         **({"help": words} if words else {}),
     )

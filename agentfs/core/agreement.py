@@ -233,7 +233,7 @@ def is_acted_upon(path: str, paths: Container[str]) -> bool:
         if step.kind == "reply":
             kinds: tuple[names.StepFileKind, ...] = ("result", "order")
             here = any(names.step_path(step.step, step.attempt, kind) in paths for kind in kinds)
-            return here if step.count == 1 else names.step_path(step.step, step.attempt, "result") in paths
+            return here if step.nth == 1 else names.step_path(step.step, step.attempt, "result") in paths
         return any(names.step_path(step.step, step.attempt + 1, kind) in paths for kind in ("order", "result"))
     if folder == names.PLANNING and (call := names.parse_call_file(name)):
         return names.call_path(call.call + (call.kind != "asked"), "call") in paths or names.OUTCOME in paths

@@ -2,9 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from hashlib import sha256
-from typing import Literal, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 FORMAT_DIGITS = r"[1-9][0-9]{0,8}"
 STEP_ID = r"[a-z0-9][a-z0-9-]{0,62}"
@@ -66,23 +64,21 @@ _PLAN_NAME = re.compile(rf"(?:plan\.json|plan\.saved-{FORMAT_DIGITS}\.json|\.pla
 _RUN_ID = re.compile(rf"{DAY}/[a-z0-9][a-z0-9-]*\Z")
 
 
-@dataclass(frozen=True, slots=True)
-class StepFile:
+class StepFile(NamedTuple):
     """A name under `steps/`, taken apart."""
 
     step: str
     attempt: int
     kind: StepFileKind
-    count: int = 1  # the second question of an attempt is question-2
+    nth: int = 1  # the second question of an attempt is question-2
 
 
-@dataclass(frozen=True, slots=True)
-class CallFile:
+class CallFile(NamedTuple):
     """A name under `planning/`, taken apart."""
 
     call: int
     kind: CallFileKind
-    count: int = 1  # the second try at installing a plan is plan.2, the second question question-2
+    nth: int = 1  # the second try at installing a plan is plan.2, the second question question-2
 
 
 def step_file(step: str, attempt: int, kind: StepFileKind, count: int = 1) -> str:
@@ -289,11 +285,17 @@ def inside(path: str, folder: str) -> bool:
 
 def trace_id(run: str, started_at: str) -> str:
     """Return the id of a run's trace. Runs of one name in two workspaces did not begin in the same microsecond."""
-    return sha256(f"agentfs {run} {started_at}".encode()).hexdigest()[:32]
+    return _hashed(f"agentfs {run} {started_at}")[:32]
 
 
 def span_id(run: str, started_at: str, path: str) -> str:
-    return sha256(f"agentfs {run} {started_at} {path}".encode()).hexdigest()[:16]
+    return _hashed(f"agentfs {run} {started_at} {path}")[:16]
+
+
+def _hashed(text: str) -> str:
+    from hashlib import sha256  # 3 ms, which commands that only read do not pay
+
+    return sha256(text.encode()).hexdigest()
 
 
 def traceparent(run: str, started_at: str, name: str) -> str:

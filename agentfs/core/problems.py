@@ -1,6 +1,5 @@
 """What is wrong with a file or a machine, where, and how to fix it. Pure."""
 
-import difflib
 import json
 import re
 from bisect import bisect_right
@@ -73,7 +72,9 @@ class Hints:
 
 def did_you_mean(word: str, known: Iterable[str], otherwise: str = "", *, prefix: str = "") -> str:
     """Return a suggestion for a misspelt word, or `otherwise`. `prefix`: what comes before the word, spelt right."""
-    close = difflib.get_close_matches(word, sorted(known), n=1, cutoff=0.6)
+    from difflib import get_close_matches
+
+    close = get_close_matches(word, sorted(known), n=1, cutoff=0.6)
     return f"did you mean {prefix + close[0]!r}?" if close else otherwise
 
 

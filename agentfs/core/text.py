@@ -9,8 +9,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 T = TypeVar("T")
 
@@ -347,8 +346,7 @@ def look_alikes(lines: Iterable[str]) -> frozenset[str]:
 # ── how states look ──────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(NamedTuple):
     """A sign for a state, one for terminals that know only ASCII, and a colour by its ANSI number."""
 
     sign: str

@@ -32,7 +32,7 @@ from agentfs.ledger import Ledger, LedgerError
 from agentfs.ledger.maintenance import Maintenance, Upkeep
 from agentfs.storage.completeness import ignore_lease_signal
 from agentfs.storage.locks import HeldFolder, locked
-from agentfs.storage.system import Pool
+from agentfs.storage.pool import Pool
 from agentfs.storage.timing import TIMING
 from agentfs.storage.watcher import FolderWatch
 from agentfs.storage.workspace import Workspace, ended_runs, is_open, open_runs

@@ -24,7 +24,7 @@ from agentfs.engine.world import Say, committing, end_notifier, planner_for, tak
 from agentfs.storage.clock import Clock
 from agentfs.storage.installation import searched_path
 from agentfs.storage.locks import locked
-from agentfs.storage.system import Pool
+from agentfs.storage.pool import Pool
 from agentfs.storage.timing import TIMING
 from agentfs.storage.workspace import Workspace
 from agentfs.tools import sandbox

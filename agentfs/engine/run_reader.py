@@ -329,14 +329,14 @@ class RunReader:
             return paths.call_path(number, kind, count)
 
         kinds = {file.kind for file in files}
-        files = sorted(files, key=lambda file: file.count)
-        tries = [file.count for file in files if file.kind == "plan"]
+        files = sorted(files, key=lambda file: file.nth)
+        tries = [file.nth for file in files if file.kind == "plan"]
         return PlannerCall(
             number,
             call=self._record(path("call"), Call, broken) if "call" in kinds else None,
             answer=self._record(path("answer"), Answer, broken) if "answer" in kinds else None,
             tries=tuple(sha256_bytes(read_whole(self.folder / path("plan", count))) for count in tries),
-            talks=tuple(self._answer_talk(number, file.count) for file in files if file.kind == "question"),
+            talks=tuple(self._answer_talk(number, file.nth) for file in files if file.kind == "question"),
             checks=self._record(path("checks"), GoalChecks, broken) if "checks" in kinds else None,
             again="again" in kinds,
             words=self._read_reply(self.folder / path("asked"))

@@ -48,7 +48,8 @@ from agentfs.storage.clock import Clock
 from agentfs.storage.files import listing, publish, read_whole
 from agentfs.storage.installation import named_files, searched_path
 from agentfs.storage.plan_files import keep_beside
-from agentfs.storage.system import Pool, Starter
+from agentfs.storage.pool import Pool
+from agentfs.storage.system import Starter
 from agentfs.storage.timing import TIMING
 from agentfs.storage.workspace import Workspace, trust_file
 from agentfs.tools import sandbox

@@ -33,8 +33,9 @@ from agentfs.places.channel import Closed, CommandPlace, Line, Message, Place
 from agentfs.places.dask_place import DaskPlace, is_safe
 from agentfs.storage.clock import Clock
 from agentfs.storage.files import StepsFolder, temp_name
+from agentfs.storage.pool import Pool
 from agentfs.storage.safe_open import MOST_LOG, read_text
-from agentfs.storage.system import Pool, Starter
+from agentfs.storage.system import Starter
 from agentfs.storage.timing import TIMING
 from agentfs.tools.base import StepContext
 

@@ -13,7 +13,6 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -151,14 +150,3 @@ def for_a_while(seconds: float = TIMING.start_patience) -> Callable[[], bool]:
     """Return a function that is true for that long."""
     end = time.monotonic() + seconds
     return lambda: time.monotonic() < end
-
-
-class Pool(ThreadPoolExecutor):
-    """A pool whose threads are all started at once: later there may be no room for one."""
-
-    def __init__(self, most: int, name: str) -> None:
-        super().__init__(most, thread_name_prefix=name)
-        all_there = threading.Event()
-        for _ in range(most):
-            Starter().start(lambda: self.submit(all_there.wait))
-        all_there.set()

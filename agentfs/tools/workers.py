@@ -21,8 +21,9 @@ from typing import Any
 from agentfs.core.mask import Mask
 from agentfs.core.records import Failure
 from agentfs.storage.files import StepsFolder
+from agentfs.storage.pool import Pool
 from agentfs.storage.safe_open import Refused
-from agentfs.storage.system import Pool, Starter
+from agentfs.storage.system import Starter
 from agentfs.storage.timing import TIMING
 from agentfs.tools.base import Confinement, StepContext, ToolResult, fail
 from agentfs.tools.launch import OUTPUT_CAP, GaveUp, NotStarted, Started, start

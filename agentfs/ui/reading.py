@@ -474,7 +474,7 @@ def step_files(folder: Path) -> Files:
     found: Files = {}
     for name in names_of(folder / paths.STEPS):
         if file := paths.parse_step_file(name):
-            kind = f"{file.kind}-{file.count}" if file.count > 1 else file.kind
+            kind = f"{file.kind}-{file.nth}" if file.nth > 1 else file.kind
             found.setdefault(file.step, {}).setdefault(file.attempt, {})[kind] = folder / paths.STEPS / name
     return found
 

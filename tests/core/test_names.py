@@ -22,7 +22,7 @@ from agentfs.core.paths import CallFile, StepFile
 )
 def test_step_files(name: str, file: StepFile) -> None:
     assert paths.parse_step_file(name) == file
-    assert paths.step_file(file.step, file.attempt, file.kind, file.count) == name
+    assert paths.step_file(file.step, file.attempt, file.kind, file.nth) == name
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_names_that_are_none_of_ours_under_steps(name: str) -> None:
 )
 def test_call_files(name: str, file: CallFile) -> None:
     assert paths.parse_call_file(name) == file
-    assert paths.call_file(file.call, file.kind, file.count) == name
+    assert paths.call_file(file.call, file.kind, file.nth) == name
 
 
 @pytest.mark.parametrize("name", ["0.json", "1.plan.json", "1.plan.0.json", "a.json", "1.txt", "1"])
