@@ -41,6 +41,11 @@ class PlanGraph:
         return PlanGraph(steps, needs, refers, order, rank, tuple(steps), {step: n for n, step in enumerate(steps)})
 
     @cached_property
+    def names_places(self) -> bool:
+        """Whether a step says that it runs elsewhere."""
+        return any(step.place for step in self.steps.values())
+
+    @cached_property
     def dependents(self) -> Mapping[str, tuple[str, ...]]:
         found: dict[str, list[str]] = {step: [] for step in self.order}
         for step in self.order:

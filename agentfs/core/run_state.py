@@ -275,8 +275,7 @@ class RunState:
     @property
     def uses_places(self) -> bool:
         """Whether any step may run elsewhere."""
-        plan = self.facts.plan
-        return self.facts.run.place is not None or any(step.place for step in (plan.steps if plan else ()))
+        return self.facts.run.place is not None or (self.graph is not None and self.graph.names_places)
 
     def place_of(self, step: Step) -> str | None:
         """Return where a step runs, by name; None: where its driver runs, as all do that only wait or take notes."""

@@ -73,6 +73,7 @@ class RunReader:
     _rests_on: tuple[object, ...] | None = None  # the answer, the revisions and the rejections that it rests on
     _lost: str | None = None  # why there is none
     _lists: dict[str, JsonValue] = field(default_factory=dict)  # outputs that were cut, whole, by their results
+    _gone_through: tuple[Plan | None, tuple[str, ...]] = (None, ())  # the steps whose output is a list for others
     past: PastPlans = field(init=False)
 
     def __post_init__(self) -> None:
@@ -110,11 +111,14 @@ class RunReader:
 
     def _with_lists(self, facts: Facts) -> Facts:
         """Return the facts with the whole of each output that was cut and that a step goes through."""
+        if facts.plan is not self._gone_through[0]:
+            steps = facts.plan.steps if facts.plan else ()
+            lists = [listed_step(step) for step in steps if step.each is not None]
+            self._gone_through = facts.plan, tuple(listed for listed in lists if listed)
         wanted: dict[str, JsonValue] = {}
-        for step in facts.plan.steps if facts.plan else ():
-            listed = listed_step(step) if step.each is not None else None
-            last = latest_made(facts.attempts.get(listed, ())) if listed else None
-            if listed and last and last.result and last.result.cut:
+        for listed in self._gone_through[1]:
+            last = latest_made(facts.attempts.get(listed, ()))
+            if last.result and last.result.cut:
                 path = result_path(listed, last.number)
                 wanted[path] = self._lists[path] if path in self._lists else self._whole(listed, last)
         self._lists = wanted

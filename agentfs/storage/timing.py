@@ -82,6 +82,7 @@ class Timing:
     sandbox_start: float = _limit(30.0, "for a sandbox to be set up")
     sandbox_probe: float = _limit(20.0, "for a program that is only asked what it is able to do")
     private_known: float = _limit(60.0, "for which what is private in /etc counts as known")
+    private_there: float = _limit(0.25, "for which that counts as still there")
     tool_load: float = _limit(10.0, "for a person's own tools to be loaded")
     mcp_start: float = _limit(60.0, "for an MCP server to start")
     mcp_list: float = _limit(30.0, "for an MCP server to list its tools")

@@ -296,6 +296,12 @@ def _private(_period: int) -> dict[str, Kind]:
     return dict(_find_private("/etc"))
 
 
+@functools.lru_cache(maxsize=1)
+def _still_private(period: int, _moment: int) -> dict[str, Kind]:
+    """Return what of that is there now: what is gone cannot be covered, and bubblewrap would fail."""
+    return {path: kind for path, kind in _private(period).items() if os.path.lexists(path)}
+
+
 def _find_private(folder: str) -> Iterator[tuple[str, Kind]]:
     try:
         with os.scandir(folder) as entries:
@@ -356,8 +362,8 @@ def make_layout(argv: Sequence[str], confinement: Confinement) -> Layout:
         raise Unfenceable(why_missing("bwrap", "bubblewrap"))
     view = view_for(confinement)
     mounts: dict[str, Kind] = dict.fromkeys(filter(os.path.exists, (KEYS,)), "nothing")
-    private = _private(int(time.monotonic() / TIMING.private_known))
-    mounts |= {path: kind for path, kind in private.items() if os.path.lexists(path)}
+    now = time.monotonic()
+    mounts |= _still_private(int(now / TIMING.private_known), int(now / TIMING.private_there))
     mounts |= {path: kind for path, kind, known in view.mounts if known is not None or kind not in _THEMSELVES}
     words = {**dict(_system(frozenset(mounts))), **_fixed_words(), **_python_links(mounts)}
     words |= {path: _mount(path, kind) for path, kind in mounts.items()}

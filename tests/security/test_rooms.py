@@ -591,6 +591,7 @@ def test_the_whole_workspace_named_shows_neither_other_runs_nor_env_files(tmp_pa
 @needs_root
 def test_root_sees_of_etc_what_every_user_may_read(tmp_path: Path) -> None:
     sandbox._private.cache_clear()  # it has not looked yet
+    sandbox._still_private.cache_clear()
     folder = Path(f"/etc/agentfs-test-{os.getpid()}")
     (folder / "closed").mkdir(parents=True)
     try:
@@ -608,6 +609,7 @@ def test_root_sees_of_etc_what_every_user_may_read(tmp_path: Path) -> None:
         assert shell(work, "find /etc -type f ! -perm -004; true").output == ""
     finally:
         shutil.rmtree(folder)
+    sandbox._still_private.cache_clear()
     assert shell(work, "echo what is gone is not covered").output == "what is gone is not covered"
 
 
