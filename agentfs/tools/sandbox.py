@@ -214,10 +214,16 @@ def readable_path(path: str) -> str:
 def _known_workspaces(confinement: Confinement, readable: Sequence[str]) -> list[str]:
     """Return the workspaces that may be seen, without looking for any: this one, those above, and this user's."""
     seen = (str(confinement.workdir), *map(str, confinement.also_writable), *readable, *SYSTEM)
-    trusted = (root for root in trusted_roots(os.environ) if any(inside(root, one) for one in seen))
+    trusted = _lying_in(seen, tuple(trusted_roots(os.environ)))
     writable = map(str, (confinement.workdir, *confinement.also_writable))
     above = (root for folder in writable for root in workspaces_above(folder))
     return list(dict.fromkeys((str(confinement.workspace), *above, *trusted)))
+
+
+@functools.lru_cache(maxsize=64)
+def _lying_in(folders: tuple[str, ...], roots: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the workspaces that lie in one of these folders. Who works in many has some hundred of them."""
+    return tuple(root for root in roots if any(inside(root, folder) for folder in folders))
 
 
 def _cover(roots: Iterable[str], confinement: Confinement) -> dict[str, Kind]:
