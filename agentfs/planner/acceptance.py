@@ -217,9 +217,7 @@ class Writer:
         if problems:
             wrong = "\n".join(f"- {one}" for one in problems)
             parts.append(f"This was tried before, and cannot be used:\n\n{wrong}")
-        how = (
-            ", with csv.DictReader and csv.DictWriter for .csv files" if ".csv" in self.goal else ""
-        )  # the last is heeded
+        how = ", with csv.DictReader and csv.DictWriter for .csv files" if ".csv" in self.goal else ""
         return "\n\n".join([*parts, f"Write the Python program{how}."])  # what comes last is heeded
 
 

@@ -77,7 +77,8 @@ def _join(sets: Iterable[int]) -> int:
 
 
 _PRINTS = re.compile(r"print|stdout|write|subprocess|system|popen|exec|run\(|main\(", re.IGNORECASE)
-_PRINTS_INTO = re.compile(r"\A[^;&\n>]*[^;&\n>0-9]>>?\s*([\w./-]+)\s*\Z")  # one pipeline, and all of it into a file
+# One pipeline, and all that it prints goes into a file.
+_PRINTS_INTO = re.compile(r"\A[^;&\n>]*[^;&\n>0-9\\]>>?\s*(?!/dev/std)([\w./-]+)\s*\Z")
 _FINDS = frozenset(("read_file", "list_files", "search_files", "http_get", "web_search", "summarize", "ask"))
 
 

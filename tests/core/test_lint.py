@@ -364,6 +364,8 @@ def test_code_that_prints_nothing() -> None:
         ("sort a.txt | tee sorted.txt", False),
         ("make 2> log.txt", False),
         ("make 2>&1", False),
+        ("expr 5 \\> 3", False),
+        ("make > /dev/stdout", False),
         ("sort a.txt", False),
     ],
 )
